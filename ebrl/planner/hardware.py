@@ -1,0 +1,50 @@
+"""Hardware as the planner sees it: classes of equal nodes, each with cores, memory and equal devices.
+
+Invariant: a class is counted, never listed; a thousand equal nodes cost no more than one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+
+class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of GPU. Rates in FLOP/s and bytes/s, dense; `sm_step` is the grid of SM quotas."""
+
+    name: str
+    sms: int
+    sm_min: int
+    sm_step: int
+    memory_bytes: int
+    memory_bytes_per_s: float
+    bf16_flops: float
+    fp32_flops: float
+    link_bytes_per_s: float  # to its neighbours in the node, one direction
+    source: str = ""
+
+
+class NodeClass(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` equal nodes. `numa` lists the core ids of each NUMA domain where they are known."""
+
+    name: str
+    count: int
+    cores: int
+    ram_bytes: int
+    device: DeviceKind | None = None
+    devices: int = 0
+    network_bytes_per_s: float = 12.5e9
+    price_per_hour: float | None = None
+    numa: tuple[tuple[int, ...], ...] = ()
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user named with `--cluster`, resolved."""
+
+    text: str
+    nodes: tuple[NodeClass, ...]
+    local: bool = False  # this machine, detected
+
+    def digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()

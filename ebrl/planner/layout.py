@@ -1,0 +1,134 @@
+"""Where every byte of the shared memory lies: the one piece of arithmetic that plan and runtime share.
+
+Invariant: the runtime allocates exactly `slab_layout(...).total_bytes`, so the plan's figure is the
+truth, to the byte. Arrays start at multiples of 64 bytes (a cache line), so two writers never share one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from ebrl.frontend.program import Program
+
+ALIGNMENT = 64
+DISCARD_REASONS = ("stale", "interrupted", "worker-lost")
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One named array."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields and the offset of each, in order."""
+
+    fields: tuple[Field, ...]
+    offsets: tuple[int, ...]
+    total_bytes: int
+
+
+def segment_fields(program: Program) -> tuple[Field, ...]:
+    """The arrays of one segment: T decisions of one environment (T + 1 observations)."""
+    environment, training = program.environment, program.training
+    assert environment is not None
+    assert training is not None
+    horizon = training.horizon
+    chunk = environment.action.chunk
+    action = environment.action.tensor
+    observations = tuple(
+        Field(name=f"obs/{path}", dtype=tensor.dtype, shape=(horizon + 1, *_ints(tensor.shape)))
+        for path, tensor in environment.obs.items()
+    )
+    return (
+        *observations,
+        Field(name="action", dtype=action.dtype, shape=(horizon, *_ints(action.shape))),
+        Field(name="log_prob", dtype="float32", shape=(horizon,)),
+        Field(name="version", dtype="int64", shape=(horizon,)),
+        Field(name="reward", dtype="float32", shape=(horizon, chunk)),
+        Field(name="steps", dtype="uint8", shape=(horizon,)),
+        Field(name="terminated", dtype="bool", shape=(horizon,)),
+        Field(name="truncated", dtype="bool", shape=(horizon,)),
+    )
+
+
+def segment_bytes(program: Program) -> int:
+    """Bytes of one segment, without alignment."""
+    return sum(field.nbytes for field in segment_fields(program))
+
+
+def segment_count(program: Program, environments: int, max_staleness: int) -> int:
+    """Segments that can be alive at once, from the staleness bound.
+
+    Admission lets at most (η + 1) batches be started and untrained; one segment an environment may be
+    on its way beyond that only while an update holds its batch, which is already counted. So the bound
+    is (η + 1)·B, and at least one an environment so that every environment can run.
+    """
+    batch = segments_per_batch(program)
+    return max((max_staleness + 1) * batch, batch + environments)
+
+
+def segments_per_batch(program: Program) -> int:
+    """B: segments in one update."""
+    environment, training = program.environment, program.training
+    assert environment is not None
+    assert training is not None
+    return max(1, math.ceil(training.batch / (training.horizon * environment.action.chunk)))
+
+
+def control_fields(environments: int, segments: int, workers: int) -> tuple[Field, ...]:
+    """The arrays that say who owns what, and the counters. One writer each, or under the slab's lock."""
+    return (
+        Field(name="stop", dtype="int64", shape=(1,)),
+        Field(name="version", dtype="int64", shape=(1,)),  # newest published weights; -1: none yet
+        Field(name="writing", dtype="int64", shape=(1,)),  # version being written (seqlock)
+        Field(name="started", dtype="int64", shape=(1,)),  # segments ever started
+        Field(name="trained", dtype="int64", shape=(1,)),  # environment steps trained on
+        Field(name="trained_rows", dtype="int64", shape=(1,)),
+        Field(name="discarded", dtype="int64", shape=(len(DISCARD_REASONS),)),
+        Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
+        Field(name="produced", dtype="int64", shape=(workers, 8)),  # by simulate worker; padded
+        Field(name="clock", dtype="int64", shape=(workers, 8)),  # busy ns, firings, items, heartbeat ns
+        Field(name="env/state", dtype="uint8", shape=(environments,)),
+        Field(name="env/segment", dtype="int64", shape=(environments,)),
+        Field(name="env/cursor", dtype="int64", shape=(environments,)),
+        Field(name="env/decisions", dtype="int64", shape=(environments,)),  # ever; keys the noise
+        Field(name="env/started", dtype="int64", shape=(environments,)),  # segments ever started
+        Field(name="segment/state", dtype="uint8", shape=(segments,)),
+        Field(name="segment/environment", dtype="int64", shape=(segments,)),
+        Field(name="segment/order", dtype="int64", shape=(segments,)),  # in order of starting
+    )
+
+
+def slab_layout(
+    program: Program, *, environments: int, segments: int, workers: int, weights_bytes: int
+) -> Layout:
+    """Everything that is shared: control, the segments' arrays (segment-major) and two weight buffers."""
+    fields = [
+        *control_fields(environments, segments, workers),
+        *(
+            Field(name=field.name, dtype=field.dtype, shape=(segments, *field.shape))
+            for field in segment_fields(program)
+        ),
+        Field(name="weights", dtype="float32", shape=(2, math.ceil(weights_bytes / 4))),
+    ]
+    offsets, cursor = [], 0
+    for field in fields:
+        offsets.append(cursor)
+        cursor += math.ceil(field.nbytes / ALIGNMENT) * ALIGNMENT
+    return Layout(fields=tuple(fields), offsets=tuple(offsets), total_bytes=cursor)
+
+
+def _ints(shape: tuple[int | str, ...]) -> tuple[int, ...]:
+    dims = tuple(dim for dim in shape if isinstance(dim, int))
+    assert len(dims) == len(shape), f"unbound dimension in {shape}"
+    return dims
