@@ -6,12 +6,18 @@ Invariant: a class is counted, never listed; a thousand equal nodes cost no more
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
 import msgspec
 
 
 class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of GPU. Rates in FLOP/s and bytes/s, dense; `sm_step` is the grid of SM quotas."""
+    """A kind of GPU. Rates in FLOP/s and bytes/s, dense; `sm_step` is the grid of SM quotas.
+
+    `bf16_flops` is the dense 16-bit tensor rate; on kinds without bf16 it is that of fp16, and `half`
+    says so. `partition` is the finest way to cap a stage: green contexts (disjoint sets of SMs), or
+    the percentage of CUDA MPS where there are none.
+    """
 
     name: str
     sms: int
@@ -23,10 +29,21 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
     fp32_flops: float
     link_bytes_per_s: float  # to its neighbours in the node, one direction
     source: str = ""
+    half: Literal["bf16", "fp16"] = "bf16"
+    partition: Literal["green context", "mps"] = "green context"
+    mps_step_percent: int = 1
+
+    def quotas(self) -> tuple[int, ...]:
+        """SM quotas that can be granted: the grid below the whole device, then the whole device."""
+        grid = range(self.sm_min, self.sms, self.sm_step)
+        return (*grid, self.sms)
 
 
 class NodeClass(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` equal nodes. `numa` lists the core ids of each NUMA domain where they are known."""
+    """`count` equal nodes. A core is one that the operating system schedules on.
+
+    `numa` lists the core ids of each NUMA domain where they are known: empty, or `cores` ids in all.
+    """
 
     name: str
     count: int
@@ -40,7 +57,7 @@ class NodeClass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user named with `--cluster`, resolved."""
+    """What the user named with `--cluster`, resolved. Names of its classes are unique."""
 
     text: str
     nodes: tuple[NodeClass, ...]
