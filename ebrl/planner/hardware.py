@@ -1,4 +1,4 @@
-"""Hardware as the planner sees it: classes of equal nodes, each with cores, memory and equal devices.
+"""Hardware as the planner sees it: classes of equal nodes with cores, memory and equal devices.
 
 Invariant: a class is counted, never listed; a thousand equal nodes cost no more than one.
 """
@@ -14,9 +14,9 @@ import msgspec
 class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of GPU. Rates in FLOP/s and bytes/s, dense; `sm_step` is the grid of SM quotas.
 
-    `bf16_flops` is the dense 16-bit tensor rate; on kinds without bf16 it is that of fp16, and `half`
-    says so. `partition` is the finest way to cap a stage: green contexts (disjoint sets of SMs), or
-    the percentage of CUDA MPS where there are none.
+    `bf16_flops` is the dense 16-bit tensor rate; on kinds without bf16 it is that of fp16, and
+    `half` says so. `partition` is the finest way to cap a stage: green contexts (disjoint sets of
+    SMs), or the percentage of CUDA MPS where there are none.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
 class NodeClass(msgspec.Struct, frozen=True, kw_only=True):
     """`count` equal nodes. A core is one that the operating system schedules on.
 
-    `numa` lists the core ids of each NUMA domain where they are known: empty, or `cores` ids in all.
+    `numa` lists the core ids of each NUMA domain where known: empty, or `cores` ids in all.
     """
 
     name: str
