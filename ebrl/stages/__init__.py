@@ -1,5 +1,17 @@
 """Ready-made stages. Importing a declaration costs nothing; torch and simulators load in workers."""
 
+from ebrl.stages.algorithms import PPO
 from ebrl.stages.base import Learner, Policy, Simulator
+from ebrl.stages.networks import CNNPolicy, MLPPolicy
+from ebrl.stages.simulators import Gymnasium, ManiSkill
 
-__all__ = ["Learner", "Policy", "Simulator"]
+__all__ = [
+    "PPO",
+    "CNNPolicy",
+    "Gymnasium",
+    "Learner",
+    "MLPPolicy",
+    "ManiSkill",
+    "Policy",
+    "Simulator",
+]

@@ -1,0 +1,272 @@
+"""PPO with the decoupled objective (Hilton et al. 2022, "Batch size-invariance for policy optimization";
+used for asynchronous data by AReaL, Fu et al. 2025):
+
+    L = -E[ (pi_prox / pi_behav) * min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta / pi_prox
+
+pi_behav is the policy that acted (its log-prob is stored), pi_prox the weights at the start of this
+update. Where both are the same weights this is PPO (Schulman et al. 2017).
+
+Invariants: values and pi_prox are computed once, from the weights at the start, so r = 1 before the
+first optimizer step; observation statistics change only after the last. Rows without a decision
+take part in nothing. The loop over minibatches never waits for a number (`.item()`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ebrl.errors import RunError
+from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
+from ebrl.stages.learners.adam import FlatAdam
+from ebrl.stages.learners.gae import gae
+from ebrl.stages.learners.objective import Tally, head_gradients
+from ebrl.stages.learners.returns import F32, Decisions, decisions
+from ebrl.stages.learners.rows import GATHER_BYTES, Rows, slices
+from ebrl.stages.learners.vtrace import vtrace
+from ebrl.stages.policies.body import seeded_network
+from ebrl.stages.policies.flat import FlatNetwork
+from ebrl.stages.protocols import Batch, Weights
+
+if TYPE_CHECKING:
+    from ebrl.stages.algorithms import PPO
+    from ebrl.stages.base import Policy
+
+PIECE = 4096  # rows evaluated at once where no gradient is needed, if they are small
+
+
+class PPOBody:
+    """`protocols.LearnerBody` of `PPO`."""
+
+    def __init__(
+        self,
+        settings: PPO,
+        policy: Policy,
+        environment: EnvironmentProgram,
+        training: TrainingProgram,
+        *,
+        seed: int,
+        device: str,
+        total_updates: int | None,
+    ) -> None:
+        self.settings = settings
+        self._minibatch = training.minibatch or training.batch
+        self._epochs = training.epochs
+        self._total_updates = total_updates
+        self._updates = 0
+        self._device = torch.device(device)
+        self._flat = FlatNetwork(
+            seeded_network(policy, environment, seed), self._device, trainable=True
+        )
+        self._network: Any = self._flat.network.train()
+        self._adam = FlatAdam(self._flat.values, self._flat.grads, eps=settings.adam_eps)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def weights(self) -> Weights:
+        return self._flat.weights
+
+    def write_weights(self, flat: NDArray[np.float32]) -> None:
+        """Copy the parameters and buffers to publish, in the order policies read."""
+        torch.from_numpy(flat).copy_(self._flat.values)
+
+    def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
+        """One update over `batch`; see the module."""
+        data = self._prepare(batch)
+        rate = self._learning_rate()
+        tally = Tally(self.settings.clip, self._device)
+        stopped = False
+        for _ in range(self._epochs):
+            tally.begin_epoch()
+            for part in self._minibatches(data):
+                if should_stop():
+                    stopped = True
+                    break
+                self._step(part, rate, tally)
+            too_far = self.settings.target_kl is not None and (
+                tally.epoch_kl() > self.settings.target_kl
+            )
+            if stopped or too_far:
+                break
+        self._updates += 1
+        if not stopped and hasattr(self._network, "observe"):
+            self._network.observe(data.rows.take(data.row))
+        metrics = tally.metrics()
+        if not all(np.isfinite(each) for each in metrics.values()):
+            raise RunError(
+                "diverged",
+                f"update {self._updates} made the loss non-finite: {metrics}",
+                hint="a smaller learning rate or max_grad_norm, or a reward_scale, keeps it finite",
+            )
+        metrics["train/explained_variance"] = data.explained_variance
+        metrics["train/learning_rate"] = rate
+        return metrics
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything that resuming needs: weights, optimizer, generator, schedule position."""
+        tensors = {
+            "values": self._flat.values,
+            "generator": self._generator.get_state(),
+            **self._adam.state(),
+        }
+        return (
+            {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()},
+            {"updates": self._updates, "adam_steps": self._adam.steps},
+        )
+
+    def load_state(self, tensors: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        if tensors["values"].shape != self._flat.values.shape:
+            raise RunError(
+                "checkpoint",
+                f"the checkpoint holds {tensors['values'].numel()} parameters, "
+                f"the network has {self._flat.values.numel()}",
+                hint="resume with the graph that wrote it",
+            )
+        with torch.no_grad():
+            self._flat.values.copy_(tensors["values"])
+        self._adam.load(tensors, int(data["adam_steps"]))
+        self._generator.set_state(tensors["generator"].cpu())
+        self._updates = int(data["updates"])
+
+    def _learning_rate(self) -> float:
+        settings = self.settings
+        if settings.anneal is None or not self._total_updates:
+            return settings.learning_rate
+        done = min(1.0, self._updates / self._total_updates)
+        return settings.learning_rate * (1 - done * (1 - settings.anneal))
+
+    def _prepare(self, batch: Batch) -> _Data:
+        """Values, pi_prox, advantages: once, with the weights of this moment."""
+        settings = self.settings
+        segment = batch.segment
+        given = decisions(
+            batch.reward[segment] * np.float32(settings.reward_scale),
+            batch.steps[segment],
+            batch.terminated[segment],
+            batch.truncated[segment],
+            gamma=settings.gamma,
+            terminal=settings.terminal,
+        )
+        rows = Rows(batch, self._device)
+        action = torch.from_numpy(batch.action[segment]).to(self._device)
+        value, prox = self._evaluate(rows, action)
+        behaviour = batch.log_prob[segment]
+        log_weight = np.where(given.valid, prox - behaviour, 0).astype(np.float32)
+        weight = np.minimum(np.exp(log_weight), np.float32(settings.behaviour_cap))
+        if settings.advantages == "vtrace":
+            advantage, target = vtrace(
+                given,
+                value,
+                weight,
+                rho_clip=settings.rho_clip,
+                c_clip=settings.c_clip,
+                trace_lambda=settings.gae_lambda,
+            )
+            weight = np.minimum(weight, np.float32(settings.rho_clip))
+        else:
+            advantage, target = gae(given, value, settings.gae_lambda)
+        return _Data(self, given, rows, action, value, prox, weight, advantage, target)
+
+    @torch.no_grad()
+    def _evaluate(self, rows: Rows, action: Tensor) -> tuple[F32, F32]:
+        """V(obs) [N, T + 1] and log pi_prox(action) [N, T], piece by piece."""
+        per_piece = max(1, min(PIECE, GATHER_BYTES // max(1, rows.row_bytes)) // rows.length)
+        values, log_probs = [], []
+        for start in range(0, rows.segments, per_piece):
+            stop = min(start + per_piece, rows.segments)
+            index = torch.arange(start * rows.length, stop * rows.length, device=self._device)
+            distribution, value = self._evaluate_network(rows.take(index))
+            taken = action[start:stop]
+            # Row T has no action of its own; any stands in, and its log-prob is dropped.
+            padded = torch.cat([taken, taken[:, -1:]], 1).flatten(0, 1)
+            values.append(value.view(-1, rows.length))
+            log_probs.append(distribution.log_prob(padded).view(-1, rows.length)[:, :-1])
+        return torch.cat(values).cpu().numpy(), torch.cat(log_probs).cpu().numpy()
+
+    def _evaluate_network(self, obs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
+        evaluate = getattr(self._network, "evaluate", None)
+        if evaluate is not None:
+            distribution, value = evaluate(obs)
+            return distribution, value
+        return self._network.distribution(obs), self._network.value(obs)
+
+    def _minibatches(self, data: _Data) -> Any:
+        """Shuffled parts of equal size, as near to `minibatch` as divides the rows evenly."""
+        count = data.count
+        parts = max(1, round(count / self._minibatch))
+        order = torch.randperm(count, generator=self._generator).to(self._device)
+        bounds = [count * part // parts for part in range(parts + 1)]
+        columns = data.columns.index_select(1, order)
+        action = data.action.index_select(0, order)
+        row = data.row.index_select(0, order)
+        obs = data.rows.take(row) if data.small else None
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            yield (
+                slices(obs, start, stop) if obs is not None else data.rows.take(row[start:stop]),
+                action[start:stop],
+                columns[:, start:stop],
+            )
+
+    def _step(
+        self, part: tuple[dict[str, Tensor], Tensor, Tensor], rate: float, tally: Tally
+    ) -> None:
+        """One optimizer step on one minibatch."""
+        obs, action, columns = part
+        settings = self.settings
+        distribution, value = self._evaluate_network(obs)
+        log_prob = distribution.log_prob(action)
+        outputs, gradients = head_gradients(
+            log_prob,
+            value,
+            distribution.entropy(),
+            columns,
+            clip=settings.clip,
+            value_weight=settings.value_weight,
+            entropy_weight=settings.entropy,
+            tally=tally,
+        )
+        self._flat.grads.zero_()
+        torch.autograd.backward(outputs, gradients)
+        self._adam.step(rate, settings.max_grad_norm)
+
+
+class _Data:
+    """The decisions of one batch, without the rows that hold none."""
+
+    def __init__(
+        self,
+        body: PPOBody,
+        given: Decisions,
+        rows: Rows,
+        action: Tensor,
+        value: F32,
+        prox: F32,
+        weight: F32,
+        advantage: F32,
+        target: F32,
+    ) -> None:
+        valid = np.flatnonzero(given.valid)
+        if not len(valid):
+            raise RunError("batch", "the batch holds no decision")
+        chosen, goal = advantage.ravel()[valid], target.ravel()[valid]
+        before = value[:, :-1].ravel()[valid]
+        spread = float(goal.var())
+        self.explained_variance = 1 - float((goal - before).var()) / spread if spread > 0 else 0.0
+        if body.settings.normalise_advantages:
+            chosen = (chosen - chosen.mean()) / (chosen.std() + 1e-8)
+        device = body._device
+        # Row 0: log pi_prox, 1: weighted advantage, 2: value target.
+        self.columns = torch.from_numpy(
+            np.stack([prox.ravel()[valid], chosen * weight.ravel()[valid], goal]).astype(np.float32)
+        ).to(device)
+        at = torch.from_numpy(valid).to(device)
+        self.action = action.flatten(0, 1).index_select(0, at)
+        horizon = rows.length - 1
+        self.row = at + torch.div(at, horizon, rounding_mode="floor")
+        self.rows = rows
+        self.count = len(valid)
+        self.small = device.type != "cpu" or rows.row_bytes * self.count <= GATHER_BYTES

@@ -1,0 +1,163 @@
+"""What a network answers: a distribution over actions, and a value.
+
+A network of a user's own is any `torch.nn.Module` with
+
+    def distribution(self, obs: Mapping[str, Tensor]) -> Distribution   # obs: path → [b, ...]
+    def value(self, obs: Mapping[str, Tensor]) -> Tensor                # [b]
+
+and, where both share layers, `evaluate(obs) -> (distribution, value)` so that an update runs the
+shared part once. `Categorical` and `Gaussian` below are the two distributions.
+
+Invariant: an action is a function of the distribution's parameters and of noise handed in, so the
+same noise gives the same action whoever shares the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ebrl.frontend.program import ActionProgram
+
+Observation = Mapping[str, Tensor]
+
+
+class Distribution(Protocol):
+    """A batch of action distributions; actions are [b, (k,) *shape]."""
+
+    def sample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Noise [b, noise_size] → actions and their log-probs [b]."""
+        ...
+
+    def log_prob(self, action: Tensor) -> Tensor: ...
+
+    def entropy(self) -> Tensor:
+        """[b], in nats, summed over the actions of a chunk."""
+        ...
+
+
+class Network(nn.Module):
+    """The base of our own networks."""
+
+    def distribution(self, obs: Observation) -> Distribution:
+        raise NotImplementedError
+
+    def value(self, obs: Observation) -> Tensor:
+        raise NotImplementedError
+
+    def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
+        return self.distribution(obs), self.value(obs)
+
+    def observe(self, obs: Observation) -> None:
+        """Update running statistics with a batch of training observations, after an update."""
+
+
+def noise_of(action: ActionProgram) -> tuple[int, Literal["normal", "uniform"]]:
+    """How many random numbers one decision takes, and of which kind."""
+    if action.kind == "discrete":
+        return action.n * action.chunk, "uniform"
+    return math.prod(action.shape) * action.chunk, "normal"
+
+
+class Categorical:
+    """One choice out of n, from logits [b, n] or [b, k, n]."""
+
+    __slots__ = ("_log_p", "logits")
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+        self._log_p: Tensor | None = None
+
+    @property
+    def log_p(self) -> Tensor:
+        if self._log_p is None:
+            self._log_p = torch.log_softmax(self.logits, -1)
+        return self._log_p
+
+    def sample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The Gumbel-max trick on uniform noise: argmax(logits - log(-log u))."""
+        race = noise.log().neg_().log_().view(self.logits.shape)
+        action = torch.sub(self.logits, race).argmax(-1)
+        return action, self.log_prob(action)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        chosen = self.log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return chosen if chosen.dim() == 1 else chosen.sum(-1)
+
+    def entropy(self) -> Tensor:
+        each = -(self.log_p.exp() * self.log_p).sum(-1)
+        return each if each.dim() == 1 else each.sum(-1)
+
+
+class Gaussian:
+    """Independent normals, from means [b, (k,) *shape] and a log-std that broadcasts to them."""
+
+    __slots__ = ("_log_scale", "log_std", "mean")
+
+    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+        self.mean = mean
+        self.log_std = log_std
+        # The part of the log-prob that no action changes, once for the batch.
+        repeats = mean[0].numel() // log_std.numel() if len(mean) else 1
+        self._log_scale = repeats * (log_std.sum() + 0.5 * math.log(2 * math.pi) * log_std.numel())
+
+    def sample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        action = torch.addcmul(self.mean, noise.view(self.mean.shape), self.log_std.exp())
+        squares = torch.linalg.vecdot(noise, noise)
+        return action, torch.add(squares, self._log_scale, alpha=2).mul_(-0.5)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        scaled = ((action - self.mean) * torch.exp(-self.log_std)).flatten(1)
+        return -0.5 * (scaled * scaled).sum(-1) - self._log_scale
+
+    def entropy(self) -> Tensor:
+        count = self.mean[0].numel() if len(self.mean) else 0
+        return (self._log_scale + 0.5 * count).expand(len(self.mean))
+
+
+class ActionHead(nn.Module):
+    """From an actor's outputs [b, outputs] to a distribution; holds the log-std of a box."""
+
+    def __init__(self, action: ActionProgram, log_std_init: float) -> None:
+        super().__init__()
+        chunk = (action.chunk,) if action.chunk > 1 else ()
+        self.discrete = action.kind == "discrete"
+        self.shape = (*chunk, action.n) if self.discrete else (*chunk, *action.shape)
+        if not self.discrete:
+            self.log_std = nn.Parameter(torch.full(tuple(action.shape), float(log_std_init)))
+
+    @property
+    def outputs(self) -> int:
+        return math.prod(self.shape)
+
+    def forward(self, out: Tensor) -> Distribution:
+        shaped = out if len(self.shape) == 1 else out.view(-1, *self.shape)
+        return Categorical(shaped) if self.discrete else Gaussian(shaped, self.log_std)
+
+
+def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    """A linear layer, initialised orthogonally with zero bias (as CleanRL, Engstrom et al. 2020)."""
+    made = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(made.weight, gain)
+    nn.init.zeros_(made.bias)
+    return made
+
+
+def activation(name: str) -> nn.Module:
+    kinds = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+    return kinds[name]()
+
+
+def perceptron(sizes: tuple[int, ...], name: str, *, last_gain: float) -> nn.Sequential:
+    """Linear layers of `sizes`, an activation between them, none after the last."""
+    parts: list[nn.Module] = []
+    for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        last = index == len(sizes) - 2
+        parts.append(layer(inputs, outputs, last_gain if last else math.sqrt(2)))
+        if not last:
+            parts.append(activation(name))
+    return nn.Sequential(*parts)

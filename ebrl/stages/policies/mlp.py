@@ -1,0 +1,78 @@
+"""The network of `MLPPolicy`: an actor and a critic that share nothing but the normaliser."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ebrl.frontend.program import EnvironmentProgram
+from ebrl.stages.policies.actor_critic import (
+    ActionHead,
+    Distribution,
+    Network,
+    Observation,
+    perceptron,
+)
+from ebrl.stages.policies.normalise import RunningNormaliser
+
+if TYPE_CHECKING:
+    from ebrl.stages.networks import MLPPolicy
+
+
+class Vector:
+    """Concatenates the vectors among the observations at `paths`, in that order: [b, size]."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.paths = tuple(shapes)
+        self.size = sum(math.prod(shape) for shape in shapes.values())
+        self.flat = all(len(shape) == 1 for shape in shapes.values())
+
+    def __call__(self, obs: Observation) -> Tensor:
+        if len(self.paths) == 1:
+            only = obs[self.paths[0]]
+            return only if self.flat else only.reshape(len(only), -1)
+        return torch.cat([obs[path].reshape(len(obs[path]), -1) for path in self.paths], 1)
+
+
+def vectors_of(environment: EnvironmentProgram) -> Vector:
+    """The float32 observations of an environment."""
+    return Vector(
+        {
+            path: tuple(int(dim) for dim in tensor.shape)
+            for path, tensor in environment.obs.items()
+            if tensor.dtype == "float32"
+        }
+    )
+
+
+class MLPNetwork(Network):
+    def __init__(self, policy: MLPPolicy, environment: EnvironmentProgram) -> None:
+        super().__init__()
+        self.vector = vectors_of(environment)
+        self.head = ActionHead(environment.action, policy.log_std_init)
+        sizes = (self.vector.size, *policy.hidden)
+        self.actor = perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
+        self.critic = perceptron((*sizes, 1), policy.activation, last_gain=1.0)
+        self.normaliser = RunningNormaliser(self.vector.size) if policy.normalise_obs else None
+
+    def _input(self, obs: Observation) -> Tensor:
+        x = self.vector(obs)
+        return x if self.normaliser is None else self.normaliser(x)
+
+    def distribution(self, obs: Observation) -> Distribution:
+        made: Distribution = self.head(self.actor(self._input(obs)))
+        return made
+
+    def value(self, obs: Observation) -> Tensor:
+        return self.critic(self._input(obs)).squeeze(-1)
+
+    def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
+        x = self._input(obs)
+        return self.head(self.actor(x)), self.critic(x).squeeze(-1)
+
+    def observe(self, obs: Observation) -> None:
+        if self.normaliser is not None:
+            self.normaliser.update(self.vector(obs))
