@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from ebrl.runtime.machine import cgroup
+from ebrl.planner import detect
 from ebrl.runtime.machine.check import Check
 
 GB = 1e9
@@ -21,11 +21,11 @@ MIN_FILES = 1024
 MIN_DISK_BYTES = 2e9
 
 
-def cores() -> Check:
-    """Cores this process may run on, and what a control group's quota leaves of them."""
+def cores(root: Path = Path("/")) -> Check:
+    """Cores this process may run on. `root` is where the control groups are looked for."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     present = os.cpu_count() or 1
-    quota = cgroup.cores()
+    quota = detect.cpu_quota(root)
     usable = min(allowed or present, quota or present)
     limits = [
         f"{allowed} by affinity" if allowed is not None and allowed < present else "",
@@ -43,10 +43,10 @@ def cores() -> Check:
     )
 
 
-def memory() -> Check:
+def memory(root: Path = Path("/")) -> Check:
     """RAM, or what a control group leaves of it."""
     machine = psutil.virtual_memory()
-    limit = cgroup.memory_bytes()
+    limit = detect.memory_limit(root)
     total = min(machine.total, limit or machine.total)
     detail = f"{total / GB:.1f} GB" + (
         f" by control group (machine: {machine.total / GB:.1f} GB)"
