@@ -96,6 +96,7 @@ class EdgeProgram(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: int | None = None
     keep: Literal["all", "latest"] = "all"
     reuse: int = 1  # how many times a token may be consumed
+    cast: bool = False  # the source's dtype is converted to that of `spec`
 
 
 class TrainingProgram(msgspec.Struct, frozen=True, kw_only=True):

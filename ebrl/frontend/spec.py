@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
+from ebrl.errors import GraphError
+from ebrl.frontend.place import here, near
+
 Dim = int | str
+DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64"),
+)
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -38,7 +45,10 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Spec(Mapping[str, Tensor]):
-    """Named tensors. `Spec("float32", (35,))` is a bare tensor; `Spec({"rgb": Spec(...), ...})` nests."""
+    """Named tensors. `Spec("float32", (35,))` is a bare tensor; `Spec({"rgb": Spec(...), ...})` nests.
+
+    A GraphError says what is wrong with a dtype, a dimension or a name.
+    """
 
     __slots__ = ("_leaves",)
 
@@ -48,9 +58,13 @@ class Spec(Mapping[str, Tensor]):
         shape: tuple[Dim, ...] = (),
     ) -> None:
         if isinstance(what, str):
-            self._leaves: dict[str, Tensor] = {"": Tensor(np.dtype(what).name, tuple(shape))}
-        else:
+            self._leaves: dict[str, Tensor] = {"": Tensor(_dtype(what), _shape(shape))}
+        elif isinstance(what, Mapping):
             self._leaves = dict(_flatten(what))
+            if not self._leaves:
+                raise _invalid("a spec without tensors", "name at least one")
+        else:
+            raise _invalid(f"a spec is a dtype name or a mapping, not {what!r}", 'Spec("float32", (3,))')
 
     def __getitem__(self, path: str) -> Tensor:
         return self._leaves[path]
@@ -73,6 +87,15 @@ class Spec(Mapping[str, Tensor]):
     def concrete(self) -> bool:
         return all(tensor.concrete for tensor in self._leaves.values())
 
+    def under(self, name: str) -> Spec:
+        """The same tensors, one level down: a bare tensor is then called `name`."""
+        return Spec({name: self})
+
+    def __or__(self, other: Spec) -> Spec:
+        """Both together. Names may not meet."""
+        assert not set(self) & set(other), f"{self} and {other} share a name"
+        return Spec({**self._leaves, **other._leaves})
+
     def __str__(self) -> str:
         if set(self._leaves) == {""}:
             return str(self._leaves[""])
@@ -82,15 +105,45 @@ class Spec(Mapping[str, Tensor]):
         return f"Spec({self})"
 
 
+def _invalid(message: str, hint: str) -> GraphError:
+    return GraphError("spec-invalid", message, where=here(), hint=hint)
+
+
+def _dtype(name: str) -> str:
+    try:
+        found = np.dtype(name).name
+    except TypeError:
+        found = ""
+    if found not in DTYPES:
+        raise _invalid(f"there is no dtype {name!r}", near(name, DTYPES))
+    return found
+
+
+def _shape(shape: object) -> tuple[Dim, ...]:
+    if not isinstance(shape, (tuple, list)):
+        raise _invalid(f"a shape is a tuple, not {shape!r}", f"({shape},) with a comma has one dimension")
+    for dim in shape:
+        if isinstance(dim, str) and dim.isidentifier():
+            continue
+        if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool) or dim < 1:
+            raise _invalid(
+                f"{dim!r} in the shape {tuple(shape)} is no dimension",
+                "a dimension is a positive number, or a name to be bound; there is no batch dimension",
+            )
+    return tuple(dim if isinstance(dim, str) else int(dim) for dim in shape)
+
+
 def _flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     for name, value in tree.items():
+        if not isinstance(name, str):
+            raise _invalid(f"a tensor is named {name!r}", "a name is a string")
         path = f"{prefix}/{name}" if prefix else name
         if isinstance(value, Tensor):
-            yield path, value
+            yield path, Tensor(_dtype(value.dtype), _shape(value.shape))
         elif isinstance(value, Spec):
             for inner, tensor in value.items():
-                yield (f"{path}/{inner}" if inner else path), tensor
+                yield (f"{path}/{inner}" if path and inner else path or inner), tensor
         elif isinstance(value, Mapping):
             yield from _flatten(value, path)
         else:
-            raise TypeError(f"{path}: a spec is made of specs, not of {type(value).__name__}")
+            raise _invalid(f"{path}: a spec is made of specs, not of {value!r}", 'Spec("float32", (3,))')

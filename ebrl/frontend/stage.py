@@ -11,6 +11,8 @@ import json
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from ebrl.errors import Diagnostic
+from ebrl.frontend.place import here
 from ebrl.frontend.program import Hardware, Work
 from ebrl.frontend.spec import Spec, Tensor
 
@@ -26,9 +28,24 @@ class Port:
     def __init__(
         self, spec: Spec | Tensor | None = None, *, rate: int | Fraction = 1, doc: str = ""
     ) -> None:
-        self.spec = Spec({"": spec}) if isinstance(spec, Tensor) else spec
-        self.rate = Fraction(rate)
+        self.faults: list[Diagnostic] = []  # for `check` to report, so that all come out at once
+        self.spec: Spec | None = None
+        if isinstance(spec, Tensor):
+            self.spec = Spec({"": spec})
+        elif isinstance(spec, Spec):
+            self.spec = spec
+        elif spec is not None:
+            self._fault("port-spec", f"a port has a Spec, not {spec!r}", 'ebrl.Spec("float32", (3,))')
+        self.rate = Fraction(1)
+        if isinstance(rate, (int, Fraction)) and not isinstance(rate, bool) and rate > 0:
+            self.rate = Fraction(rate)
+        else:
+            hint = "tokens per firing of the stage: a positive int, or a fractions.Fraction"
+            self._fault("port-rate", f"a port has the rate {rate!r}", hint)
         self.doc = doc
+
+    def _fault(self, code: str, message: str, hint: str) -> None:
+        self.faults.append(Diagnostic(code=code, message=message, where=here(), hint=hint))
 
 
 class In(Port):
@@ -73,7 +90,7 @@ class Stage:
     spans_devices: ClassVar[bool] = False
 
     def ports(self) -> dict[str, Port]:
-        """Ports by name, in the order of declaration; a subclass may compute them from its settings."""
+        """Ports by name, as declared; a subclass may compute them from its settings."""
         found: dict[str, Port] = {}
         for cls in reversed(type(self).__mro__):
             found.update((name, port) for name, port in vars(cls).items() if isinstance(port, Port))
@@ -87,12 +104,27 @@ class Stage:
         """Cost of one firing by arithmetic, or None where it must be measured."""
         return None
 
+    def accepts(self, port: str, spec: Spec) -> str | None:
+        """Why this stage cannot take `spec` at its input `port`, in words; None when it can."""
+        del port, spec
+        return None
+
     def profile_key(self) -> str:
         """Name under which a profile knows this stage; "" for the stage's name in the graph."""
         return ""
 
     def fingerprint(self) -> str:
         """sha256 over type and settings."""
-        kind = type(self)
-        body = json.dumps([f"{kind.__module__}.{kind.__qualname__}", self.settings()], sort_keys=True, default=str)
+        body = json.dumps([dotted_name(type(self)), self.settings()], sort_keys=True, default=str)
         return hashlib.sha256(body.encode()).hexdigest()
+
+
+MODULE_PREFIX = "ebrl_graph_"  # of the modules that hold users' graph files, see `load`
+
+
+def dotted_name(cls: type) -> str:
+    """Module and name; a class of a graph file is named by the file, wherever that lies."""
+    module = cls.__module__
+    if module.startswith(MODULE_PREFIX):
+        module = module.removeprefix(MODULE_PREFIX).rpartition("_")[0]
+    return f"{module}.{cls.__qualname__}"
