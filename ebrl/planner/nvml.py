@@ -1,6 +1,6 @@
 """NVIDIA's management library, asked once: which GPUs may this process use, and what are they?
 
-Invariant: a device that the catalogue knows has the catalogue's figures; only memory is the driver's.
+Invariant: a device that the catalogue knows has its figures; only memory is the driver's own.
 Any other device gets figures derived from what the driver tells, and its source says so.
 """
 
@@ -15,8 +15,8 @@ import msgspec
 from ebrl.planner import devices as catalogue
 from ebrl.planner.hardware import DeviceKind
 
-# Compute capability → lanes and dense 16-bit tensor FLOP per multiprocessor and clock, then the least
-# and the step of SM quotas; from the architecture white papers, for devices outside the catalogue.
+# Compute capability → lanes and dense 16-bit tensor FLOP of a multiprocessor and clock, then least
+# and step of SM quotas; from the architecture white papers, for devices outside the catalogue.
 ARCHITECTURES: dict[tuple[int, int], tuple[int, int, int, int]] = {
     (7, 0): (64, 1024, 2, 2),
     (7, 5): (64, 1024, 2, 2),
