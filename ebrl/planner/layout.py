@@ -89,11 +89,12 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
     """The arrays that say who owns what, and the counters. One writer each, or under the slab's lock."""
     return (
         Field(name="stop", dtype="int64", shape=(1,)),
-        Field(name="version", dtype="int64", shape=(1,)),  # newest published weights; -1: none yet
-        Field(name="writing", dtype="int64", shape=(1,)),  # version being written (seqlock)
-        Field(name="started", dtype="int64", shape=(1,)),  # segments ever started
+        Field(name="weights/version", dtype="int64", shape=(1,)),  # newest published; -1: none yet
+        Field(name="weights/writing", dtype="int64", shape=(1,)),  # being written now, or newest
+        Field(name="started", dtype="int64", shape=(1,)),  # segments started and not thrown away
+        Field(name="order", dtype="int64", shape=(1,)),  # segments ever started
+        Field(name="released", dtype="int64", shape=(1,)),  # times that segments became free
         Field(name="trained", dtype="int64", shape=(1,)),  # environment steps trained on
-        Field(name="trained_rows", dtype="int64", shape=(1,)),
         Field(name="discarded", dtype="int64", shape=(len(DISCARD_REASONS),)),
         Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
         Field(name="produced", dtype="int64", shape=(workers, 8)),  # by simulate worker; padded
@@ -102,7 +103,7 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="env/segment", dtype="int64", shape=(environments,)),
         Field(name="env/cursor", dtype="int64", shape=(environments,)),
         Field(name="env/decisions", dtype="int64", shape=(environments,)),  # ever; keys the noise
-        Field(name="env/started", dtype="int64", shape=(environments,)),  # segments ever started
+        Field(name="env/started", dtype="int64", shape=(environments,)),  # as `started`, by environment
         Field(name="segment/state", dtype="uint8", shape=(segments,)),
         Field(name="segment/environment", dtype="int64", shape=(segments,)),
         Field(name="segment/order", dtype="int64", shape=(segments,)),  # in order of starting

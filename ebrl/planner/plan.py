@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from ebrl.errors import PlanError
-from ebrl.frontend.program import Program
+from ebrl.frontend.program import Program as Program  # for the runtime, which knows no frontend
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.profile import Point
 
@@ -36,6 +36,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     environments: tuple[int, int] | None = None  # [first, last) of the environments it steps or serves
     group: int = 0  # replicas of one data-parallel stage with the same group are one replica
+    share: int = 0  # items of one update that this rank takes, in calls of `batch`; 0: not a rank
+    busy: float = 0.0  # part of the time that it works at the predicted throughput
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):

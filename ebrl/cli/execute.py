@@ -1,0 +1,169 @@
+"""`ebrl execute`: run exactly the plan that it is given."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ebrl.planner.plan import Plan
+    from ebrl.runtime.run import Summary
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(execute)
+
+
+def execute(
+    plan_path: Annotated[Path, typer.Argument(metavar="PLAN", help="plan.json of `ebrl plan`.")],
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Environment steps to train on, then end.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="End this long after the first step.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    logdir: Annotated[
+        Path | None, typer.Option(help="Run directory (default: runs/<graph>-<time>).")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on from a run's or a folder's latest checkpoint.")
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=1.0, help="Seconds between checkpoints.")
+    ] = 60.0,
+    allow_changed_graph: Annotated[
+        bool, typer.Option(help="Run although the graph file changed since it was planned.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Run a plan: start its workers, train, and leave a checkpoint, curves and a summary.
+
+    \b
+    Example:
+      ebrl plan graphs/cartpole_ppo.py --cluster local -o plan.json
+      ebrl execute plan.json --steps 150000
+
+    Ctrl-C (or SIGTERM) ends the run within five seconds, with a checkpoint; the exit code is then
+    130 (or 143).
+    """
+    from ebrl.planner.plan import read
+    from ebrl.runtime.measure import weights_bytes
+    from ebrl.runtime.run import Options, Run
+    from ebrl.runtime.rundir import RunDirectory, default_path
+    from ebrl.runtime.table import LiveTable
+
+    plan = read(plan_path)
+    graph = _graph_of(plan, plan_path)
+    sha256 = None if allow_changed_graph else _unchanged(plan, graph)
+    directory = RunDirectory(logdir or default_path(plan.program.name))
+    run = Run(
+        plan,
+        graph=graph,
+        graph_sha256=sha256,
+        directory=directory,
+        weights_bytes=plan.buffers.weights_bytes or weights_bytes(plan.program, graph, sha256),
+        options=Options(
+            steps=steps,
+            seconds=seconds,
+            seed=seed,
+            resume=None if resume is None else str(resume.resolve()),
+            checkpoint_every_s=checkpoint_every,
+        ),
+    )
+    with LiveTable() as table:
+        summary = run.execute(table.show)
+    _report(plan, summary, directory.path, as_json)
+    if run.signalled is not None:
+        raise typer.Exit(128 + run.signalled)
+
+
+def _graph_of(plan: Plan, plan_path: Path) -> Path:
+    """The graph file: where it was when planned, or beside the plan."""
+    from ebrl.errors import RunError
+
+    recorded = Path(plan.program.path)
+    for candidate in (recorded, plan_path.parent / recorded.name):
+        if candidate.is_file():
+            return candidate.resolve()
+    raise RunError(
+        "graph-missing",
+        "the graph file that the plan was made of is not there",
+        where=str(recorded),
+        hint=f"put {recorded.name} beside {plan_path}, or plan again",
+    )
+
+
+def _unchanged(plan: Plan, graph: Path) -> str:
+    from ebrl.errors import RunError
+
+    digest = hashlib.sha256(graph.read_bytes()).hexdigest()
+    if digest != plan.program.sha256:
+        raise RunError(
+            "graph-changed",
+            f"the graph changed since it was planned (sha256 {digest[:12]}…, planned "
+            f"{plan.program.sha256[:12]}…)",
+            where=str(graph),
+            hint="plan again, or run it all the same with --allow-changed-graph",
+        )
+    return digest
+
+
+def _report(plan: Plan, summary: Summary, run_dir: Path, as_json: bool) -> None:
+    from ebrl.runtime import picture
+
+    curve = picture.draw(
+        run_dir,
+        title=plan.program.name,
+        predicted_env_steps_per_s=plan.prediction.throughput_env_steps_per_s,
+    )
+    if as_json:
+        import msgspec
+
+        told = msgspec.to_builtins(summary)
+        told["curve"] = None if curve is None else str(curve)
+        print(msgspec.json.encode(told).decode())
+        return
+    for line in _lines(summary):
+        print(line)
+    if curve is not None:
+        print(f"curve        {curve}")
+
+
+def _lines(summary: Summary) -> list[str]:
+    ledger = summary.ledger
+    first = summary.first
+    lines = [
+        f"ended        {summary.ended} after {summary.seconds:.0f} s, {summary.updates} updates",
+        f"trained      {summary.env_steps:,} environment steps, {summary.episodes:,} episodes",
+    ]
+    if summary.env_steps_per_s is not None:
+        predicted = summary.predicted_env_steps_per_s
+        steady = summary.steady_env_steps_per_s or summary.env_steps_per_s
+        lines.append(
+            f"steps/s      {steady:,.0f} measured, {predicted:,.0f} predicted "
+            f"({100 * (steady / predicted - 1):+.0f} %); {summary.env_steps_per_s:,.0f} from the "
+            "first step to the last update"
+        )
+    if summary.ep_rew_mean is not None and first.ep_rew_mean is not None:
+        lines.append(
+            f"return       {summary.ep_rew_mean:.2f} over the last 100 episodes, "
+            f"{first.ep_rew_mean:.2f} over the first {first.episodes}"
+        )
+    if summary.success_once is not None and first.success_once is not None:
+        lines.append(
+            f"success_once {summary.success_once:.2f} over the last 100 episodes, "
+            f"{first.success_once:.2f} over the first {first.episodes}"
+        )
+    lines += [
+        f"staleness    {summary.staleness['mean']:.2f} mean, {summary.staleness['max']:.0f} max",
+        f"ledger       {ledger.produced:,} produced = {ledger.trained:,} trained + "
+        f"{sum(ledger.discarded.values()):,} discarded + {ledger.in_flight:,} in flight",
+        f"memory       {summary.memory_bytes / 1e9:.2f} GB in all processes together",
+        f"checkpoint   {summary.checkpoint or 'none: stopped before the policy was built'}",
+        f"run          {summary.run_dir}",
+    ]
+    return lines

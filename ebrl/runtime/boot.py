@@ -1,0 +1,53 @@
+"""What a worker process is told when it starts, as JSON on its standard input.
+
+Invariant: a worker knows the run only by this and by the descriptors it inherits; nothing is
+pickled, and nothing is forked from a process that has imported torch or opened a device.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ebrl.planner.layout import Layout
+
+Role = Literal["simulate", "generate", "train"]
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's instructions. Descriptors are inherited; bells are by worker, "simulate 0"."""
+
+    role: Role
+    index: int
+    worker: int  # row of its counters in the slab
+    graph: str
+    graph_sha256: str | None  # None: whatever the file says now
+    stage: str
+    policy_stage: str  # name of the generate stage (the learner builds the same network)
+    program: msgspec.Raw  # ebrl.frontend.program.Program
+    layout: Layout
+    slab_fd: int
+    pipe_fd: int
+    bells: dict[str, int]
+    core_set: tuple[int, ...]
+    threads: int
+    device: str  # torch's name: "cpu", "cuda:0"
+    seed: int
+    batch: int
+    first: int  # environments [first, last)
+    last: int
+    group: int
+    groups: tuple[tuple[int, int], ...]  # fixed batches of the synchronous mode
+    simulators: tuple[tuple[int, int], ...]  # environments of each simulate worker
+    generators: tuple[tuple[int, int], ...]  # environments of each generate worker
+    per_batch: int
+    max_staleness: int
+    total_steps: int | None
+    run_dir: str
+    checkpoint_every_s: float
+    resume: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.index}"

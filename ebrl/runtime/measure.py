@@ -1,0 +1,368 @@
+"""Measuring one stage in a process of its own: the real worker loops over a private slab.
+
+Invariant: what is timed is what a run executes (the same `Simulate`, `Generate`, `Train`), in CPU
+seconds of the process, so that a measurement means the same when other processes share the cores,
+and is best made while they do: then it includes what sharing caches and cores costs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ebrl.errors import Diagnostic, EbrlError, RunError
+from ebrl.planner.layout import slab_layout
+from ebrl.planner.plan import Program
+from ebrl.runtime import worker as workers
+from ebrl.runtime.boot import Role
+from ebrl.runtime.generate import Generate
+from ebrl.runtime.segments import EnvironmentState, Segments, SegmentState
+from ebrl.runtime.simulate import Simulate
+from ebrl.runtime.slab import Slab
+from ebrl.runtime.train import Train
+
+UNLIMITED = 1 << 40
+SAMPLES = 12
+WARM_S = 0.3
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, on standard input."""
+
+    role: Role
+    stage: str
+    policy_stage: str
+    program: Program
+    graph: str
+    graph_sha256: str | None
+    budget_s: float
+    environments: int  # to build (simulate), or the largest batch (generate)
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU seconds of one batch: median and 95th percentile, and the process's memory then."""
+
+    batch: int
+    median_s: float
+    p95_s: float
+    bytes: int
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured, on standard output; `failed` where it could not be."""
+
+    samples: tuple[Sample, ...] = ()
+    weights_bytes: int = 0
+    failed: tuple[Diagnostic, ...] = ()
+
+
+def measure(request: Request) -> Reply:
+    """Measure as asked."""
+    roles = {"simulate": _simulate, "generate": _generate, "train": _train}
+    return roles[request.role](request)
+
+
+def weights_bytes(program: Program, graph: Path, graph_sha256: str | None) -> int:
+    """Bytes of the published weights, asked in a process of its own (this one imports no torch)."""
+    request = Request(
+        role="generate",
+        stage=program.of_kind("generate")[0].name,
+        policy_stage=program.of_kind("generate")[0].name,
+        program=program,
+        graph=str(graph),
+        graph_sha256=graph_sha256,
+        budget_s=0.0,
+        environments=0,
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "ebrl.runtime.measure"],
+        input=msgspec.json.encode(request),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RunError(
+            "policy-unbuildable",
+            "the policy cannot be built; it ended with:\n"
+            + "\n".join(done.stderr.decode(errors="replace").splitlines()[-12:]),
+            where=str(graph),
+        )
+    reply = msgspec.json.decode(done.stdout, type=Reply)
+    if reply.failed:
+        raise RunError.of(reply.failed)
+    return reply.weights_bytes
+
+
+def _simulate(request: Request) -> Reply:
+    environments = request.environments
+    segments = 2 * environments + 1
+    slab, pool = _private(request.program, environments, segments, weights_bytes=0)
+    slab["weights/version"][0] = 0
+    body = Simulate(
+        slab,
+        pool,
+        worker=0,
+        first=0,
+        count=environments,
+        group=environments,
+        seed=0,
+        ring_generate=_nothing,
+        ring_learner=_nothing,
+    )
+    stage = _stage(request, request.stage)
+    workers.single_thread()
+    memory = []
+    for _ in range(environments):
+        body.add(stage.environment())
+        body.sweep()
+        memory.append(_memory())
+    answer = _RandomActions(request.program, slab)
+
+    def fire() -> int:
+        answer()
+        begin = time.process_time()
+        steps = body.sweep()
+        spent[0] += time.process_time() - begin
+        done = np.flatnonzero(slab["segment/state"] == SegmentState.READY)
+        if done.size:
+            pool.release(done)
+        body.episodes.clear()
+        return steps
+
+    spent = [0.0]
+    per_step: list[float] = []
+    end = time.monotonic() + WARM_S
+    while time.monotonic() < end:
+        fire()
+    end = time.monotonic() + request.budget_s
+    while time.monotonic() < end or len(per_step) < 3:
+        spent[0], steps = 0.0, 0
+        begin = time.monotonic()
+        while time.monotonic() - begin < request.budget_s / SAMPLES or steps == 0:
+            steps += fire()
+        per_step.append(spent[0] / steps)
+    body.close()
+    step = _sample(1, per_step, memory[0])
+    many = Sample(
+        batch=environments,
+        median_s=step.median_s * environments,
+        p95_s=step.p95_s * environments,
+        bytes=memory[-1],
+    )
+    return Reply(samples=(step, many) if environments > 1 else (step,))
+
+
+def _generate(request: Request) -> Reply:
+    program = request.program
+    assert program.environment is not None
+    policy = _stage(request, request.stage).build(program.environment, seed=0, device="cpu")
+    size = 4 * sum(math.prod(shape) for shape in policy.weights().values())
+    most = request.environments
+    if most == 0:
+        return Reply(weights_bytes=size)
+    slab, pool = _private(program, most, most, size)
+    learner = _learner(request)
+    learner.write_weights(slab["weights"][0])
+    slab["weights/version"][0] = 0
+    _fill_observations(slab)
+    slab["env/segment"][:] = np.arange(most)
+    workers.set_threads(1)
+    sizes = sorted({min(most, each) for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, most)})
+    samples: list[Sample] = []
+    for batch in sizes:
+        body = Generate(
+            slab, pool, policy, first=0, last=batch, batch=batch, groups=((0, batch),), seed=0
+        )
+
+        def fire(body: Generate = body, batch: int = batch) -> None:
+            slab["env/state"][:batch] = EnvironmentState.NEEDS_ACTION
+            body.serve()
+
+        samples.append(_sample(batch, _time(fire, request.budget_s / len(sizes)), _memory()))
+    return Reply(samples=tuple(samples), weights_bytes=size)
+
+
+def _train(request: Request) -> Reply:
+    program = request.program
+    assert program.environment is not None
+    assert program.training is not None
+    body = _learner(request)
+    workers.set_threads(1)
+    training = program.training
+    chunk = program.environment.action.chunk
+    per_batch = math.ceil(training.batch / (training.horizon * chunk))
+    size = 4 * sum(math.prod(shape) for shape in body.weights().values())
+    slab, pool = _private(program, 1, per_batch, size, per_batch=per_batch)
+    _fill_observations(slab)
+    slab["steps"][:] = chunk
+    slab["log_prob"][:] = -1.0
+    slab["reward"][:] = np.random.default_rng(0).standard_normal(slab["reward"].shape)
+    _fill_actions(program, slab["action"], np.random.default_rng(0))
+    learner = Train(slab, pool, body, version=0)
+    learner.publish()
+    minibatches = training.epochs * math.ceil(
+        training.batch / (training.minibatch or training.batch)
+    )
+    seconds: list[float] = []
+    end = time.monotonic() + request.budget_s
+    while not seconds or (time.monotonic() < end and len(seconds) < SAMPLES):
+        slab["segment/state"][:] = SegmentState.READY
+        slab["version"][:] = learner.version
+        slab["started"][0] = per_batch
+        seconds.append(_timed_update(learner, end, minibatches))
+    kept = seconds[1:] or seconds  # the first warms up
+    return Reply(samples=(_sample(training.batch, kept, _memory()),), weights_bytes=size)
+
+
+def _timed_update(learner: Train, end: float, minibatches: int) -> float:
+    """CPU seconds of one whole update; one that would outlast the budget is cut and scaled up."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2 and time.monotonic() > end
+
+    begin = time.process_time()
+    update = learner.update(should_stop)
+    spent = time.process_time() - begin
+    return spent if update is not None else spent * max(1.0, minibatches / max(asked - 1, 1))
+
+
+class _RandomActions:
+    """Stands in for the policy: gives every waiting environment a random action."""
+
+    def __init__(self, program: Program, slab: Slab) -> None:
+        self._state = slab["env/state"]
+        self._segment, self._cursor = slab["env/segment"], slab["env/cursor"]
+        self._action = slab["action"]
+        self._pool = np.empty((512, *self._action.shape[2:]), self._action.dtype)
+        _fill_actions(program, self._pool, np.random.default_rng(0))
+        self._next = 0
+
+    def __call__(self) -> None:
+        envs = np.flatnonzero(self._state == EnvironmentState.NEEDS_ACTION)
+        rows = (self._next + np.arange(envs.size)) % len(self._pool)
+        self._next += envs.size
+        self._action[self._segment[envs], self._cursor[envs]] = self._pool[rows]
+        self._state[envs] = EnvironmentState.NEEDS_STEP
+
+
+def _fill_actions(program: Program, into: Any, generator: np.random.Generator) -> None:
+    """Random actions, as a fresh policy would take them."""
+    assert program.environment is not None
+    action = program.environment.action
+    if action.kind == "discrete":
+        into[...] = generator.integers(0, action.n, into.shape)
+    else:
+        into[...] = generator.standard_normal(into.shape)
+
+
+def _fill_observations(slab: Slab) -> None:
+    generator = np.random.default_rng(0)
+    for array in slab.observations().values():
+        if array.dtype.kind == "f":
+            flat = array.reshape(-1)
+            block = generator.standard_normal(min(flat.size, 1 << 20)).astype(array.dtype)
+            for begin in range(0, flat.size, block.size):
+                flat[begin : begin + block.size] = block[: flat.size - begin]
+        else:
+            array[...] = 1
+
+
+def _private(
+    program: Program,
+    environments: int,
+    segments: int,
+    weights_bytes: int,
+    *,
+    per_batch: int = UNLIMITED,
+) -> tuple[Slab, Segments]:
+    layout = slab_layout(
+        program,
+        environments=environments,
+        segments=segments,
+        workers=1,
+        weights_bytes=weights_bytes,
+    )
+    slab = Slab.create(layout)
+    return slab, Segments(slab, per_batch=per_batch, max_staleness=1)
+
+
+def _learner(request: Request) -> Any:
+    program = request.program
+    name = next(stage.name for stage in program.stages if stage.kind == "train")
+    return _stage(request, name).build(
+        _stage(request, request.policy_stage),
+        program.environment,
+        program.training,
+        seed=0,
+        device="cpu",
+        total_updates=None,
+    )
+
+
+def _stage(request: Request, name: str) -> Any:
+    return workers.load_stage(request.graph, request.graph_sha256, name)
+
+
+def _time(fire: Callable[[], None], budget_s: float) -> list[float]:
+    """CPU seconds of one call, in several samples of many calls each."""
+    calls = 0
+    end = time.monotonic() + budget_s / 4
+    while time.monotonic() < end or calls < 2:
+        fire()
+        calls += 1
+    repeat = max(1, calls // 4)
+    samples: list[float] = []
+    end = time.monotonic() + budget_s
+    while time.monotonic() < end or len(samples) < 3:
+        begin = time.process_time()
+        for _ in range(repeat):
+            fire()
+        samples.append((time.process_time() - begin) / repeat)
+    return samples
+
+
+def _sample(batch: int, seconds: list[float], memory: int) -> Sample:
+    return Sample(
+        batch=batch,
+        median_s=float(np.median(seconds)),
+        p95_s=float(np.quantile(seconds, 0.95)),
+        bytes=memory,
+    )
+
+
+def _memory() -> int:
+    """Resident bytes of this process that are its own, or shared files it has touched."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _nothing() -> None:
+    """No bell to ring here."""
+
+
+def main() -> None:
+    """Read a request, measure, print the reply; what the stage itself prints goes to stderr."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        reply = measure(request)
+    except EbrlError as error:
+        reply = Reply(failed=error.diagnostics)
+    os.write(answer, msgspec.json.encode(reply))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Is the plan's hardware here? Asked before anything starts.
+
+Invariant: a run never begins on a machine that lacks what its plan was made for; the refusal names
+what is missing and the ways on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from ebrl.errors import Diagnostic, RunError
+from ebrl.planner.plan import Plan
+
+WAYS_ON = (
+    "plan again for this machine with: ebrl plan GRAPH --cluster local, or take the plan to the "
+    "hardware that it names"
+)
+SPARE_FILES = 64
+THREE_STAGES = ("simulate", "generate", "train")
+
+
+def check(plan: Plan) -> None:
+    """RunError with everything that is missing."""
+    missing = [*_stages(plan), *_hardware(plan), *_files(plan)]
+    if missing:
+        raise RunError.of(missing)
+
+
+def _stages(plan: Plan) -> list[Diagnostic]:
+    kinds = sorted(stage.kind for stage in plan.stages)
+    if kinds == sorted(THREE_STAGES) and plan.program.environment and plan.program.training:
+        return []
+    return [
+        Diagnostic(
+            code="engine-stages",
+            message="the local engine runs one simulate, one generate and one train stage; "
+            f"this plan has {', '.join(kinds)}",
+            where=plan.program.path,
+            hint="the graph can be checked, planned and explained, but not yet executed",
+        )
+    ]
+
+
+def _hardware(plan: Plan) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    here = os.sched_getaffinity(0)
+    nodes = {replica.node for stage in plan.stages for replica in stage.replicas}
+    devices = {
+        (replica.node, replica.device)
+        for stage in plan.stages
+        for replica in stage.replicas
+        if replica.device is not None
+    }
+    wanted = {
+        core for stage in plan.stages for replica in stage.replicas for core in replica.core_set
+    }
+    planned_for = f"the plan is for `{plan.cluster.text}`"
+    if len(nodes) > 1:
+        found.append(_absent(f"{planned_for}: {len(nodes)} nodes; the local engine has this one"))
+    elif wanted - here:
+        cores = ", ".join(str(core) for core in sorted(wanted - here)[:8])
+        found.append(
+            _absent(
+                f"{planned_for} and uses {len(wanted)} cores; this process may use {len(here)} "
+                f"(missing: {cores}{', …' if len(wanted - here) > 8 else ''})"
+            )
+        )
+    if devices:
+        count = _gpus()
+        if len(devices) > count:
+            found.append(_absent(f"{planned_for} and uses {len(devices)} GPUs; {count} are here"))
+    return found
+
+
+def _gpus() -> int:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return 0
+    try:
+        return int(pynvml.nvmlDeviceGetCount())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _files(plan: Plan) -> list[Diagnostic]:
+    workers = sum(len(stage.replicas) for stage in plan.stages)
+    needed = 3 * workers + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= needed:
+        return []
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        return []
+    return [
+        Diagnostic(
+            code="file-handles",
+            message=f"{workers} workers need {needed} file handles; the limit is {hard}",
+            hint=f"raise it with: ulimit -Hn {needed}",
+        )
+    ]
+
+
+def _absent(message: str) -> Diagnostic:
+    return Diagnostic(code="hardware-absent", message=message, hint=WAYS_ON)

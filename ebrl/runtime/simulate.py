@@ -1,0 +1,275 @@
+"""The simulate worker: steps every environment that has an action, each on its own.
+
+Invariants: a worker steps only environments whose state is NEEDS_STEP and gives each back as
+NEEDS_ACTION after everything about the step is written, so there is no barrier between
+environments. It writes observations in place, cell t + 1 of the environment's segment. What was
+computed is handed over in runs of about `FLUSH_NS`: cheap environments share the cost of the
+hand-over, expensive ones are handed over at once. The generate worker is rung once a group, or when
+nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebrl.runtime.segments import EnvironmentState, Segments
+from ebrl.runtime.slab import Array, Slab
+from ebrl.stages.protocols import Environment
+
+FLUSH_NS = 400_000
+
+
+@dataclass(slots=True)
+class Episode:
+    """A finished episode."""
+
+    environment: int
+    reward: float
+    length: int
+    success: bool | None
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One environment and the episode it is in."""
+
+    body: Environment
+    seeded: bool = False
+    reward: float = 0.0
+    length: int = 0
+    success: bool | None = None
+    held: dict[str, Array] | None = None  # the observation it waits with; None: it must be reset
+
+
+class Simulate:
+    """Environments [first, first + len(bodies)) of the run."""
+
+    def __init__(
+        self,
+        slab: Slab,
+        segments: Segments,
+        *,
+        worker: int,
+        first: int,
+        count: int,
+        group: int,
+        seed: int,
+        ring_generate: Callable[[], None],
+        ring_learner: Callable[[], None],
+    ) -> None:
+        self._segments = segments
+        self._first = first
+        self._group = group
+        self._seed = seed
+        self._ring_generate = ring_generate
+        self._ring_learner = ring_learner
+        mine = slice(first, first + count)
+        self._state = slab["env/state"][mine]
+        self._segment = slab["env/segment"][mine]
+        self._cursor = slab["env/cursor"][mine]
+        self._obs = slab.observations()
+        self._action = slab["action"]
+        self._reward = slab["reward"]
+        self._steps = slab["steps"]
+        self._terminated = slab["terminated"]
+        self._truncated = slab["truncated"]
+        self._produced = slab["produced"][worker]
+        self.horizon = self._steps.shape[1]
+        self.chunk = self._reward.shape[2]
+        self._seats: list[_Seat] = []
+        self._cells: dict[int, list[dict[str, Array]]] = {}
+        self._parked: list[int] = []
+        self._seen_releases = -1
+        self._unrung = 0
+        self.episodes: list[Episode] = []
+
+    def add(self, body: Environment) -> None:
+        """Take one more environment and start its first episode as soon as it is admitted."""
+        self._seats.append(_Seat(body))
+        self._park(len(self._seats) - 1)
+        self._seen_releases = -1
+
+    def sweep(self) -> int:
+        """Step everything that is ready; returns environment steps made, 0 if there was nothing."""
+        if self._parked and self._seen_releases != self._segments.releases:
+            self._unpark()
+        ready = np.flatnonzero(self._state == EnvironmentState.NEEDS_STEP)
+        if ready.size == 0:
+            self._hand_over()
+            return 0
+        segments, cursors = self._segment[ready], self._cursor[ready]
+        actions = self._action[segments, cursors]
+        stepped = 0
+        begin = 0
+        deadline = time.perf_counter_ns() + FLUSH_NS
+        rows = list(zip(ready.tolist(), segments.tolist(), cursors.tolist(), strict=True))
+        results: list[tuple[int, Sequence[float], bool, bool]] = []
+        for position, (env, segment, cursor) in enumerate(rows):
+            cells = self._cells.get(segment)
+            if cells is None:
+                cells = self._cells_of(segment)
+            results.append(self._step(env, actions[position], cells[cursor + 1]))
+            now = time.perf_counter_ns()
+            if now >= deadline or position + 1 == len(rows):
+                end = position + 1
+                stepped += self._flush(rows[begin:end], ready[begin:end], results)
+                results.clear()
+                begin = end
+                deadline = now + FLUSH_NS
+        return stepped
+
+    def close(self) -> None:
+        for seat in self._seats:
+            seat.body.close()
+
+    # -- one step ----------------------------------------------------------------------------------
+
+    def _step(
+        self, env: int, action: Any, cell: Mapping[str, Array]
+    ) -> tuple[int, Sequence[float], bool, bool]:
+        """One decision: (steps made, their rewards, terminated, truncated)."""
+        seat = self._seats[env]
+        rewards: list[float] = []
+        terminated = truncated = False
+        for each in (action,) if self.chunk == 1 else action:
+            reward, terminated, truncated, success = seat.body.step(each, cell)
+            rewards.append(reward)
+            seat.reward += reward
+            seat.length += 1
+            if success is not None:
+                seat.success = bool(seat.success) or success
+            if terminated or truncated:
+                break
+        return len(rewards), rewards, terminated, truncated
+
+    def _flush(
+        self,
+        rows: Sequence[tuple[int, int, int]],
+        envs: NDArray[np.intp],
+        results: Sequence[tuple[int, Sequence[float], bool, bool]],
+    ) -> int:
+        """Write what was computed, then hand the environments over."""
+        count, rewards, terminated, truncated = zip(*results, strict=True)
+        segments, cursors = self._segment[envs], self._cursor[envs]
+        if self.chunk == 1:
+            self._reward[segments, cursors] = rewards
+        else:  # a chunk may have been cut short: what it did not do has no reward
+            for (_, segment, cursor), made in zip(rows, rewards, strict=True):
+                self._reward[segment, cursor, : len(made)] = made
+                self._reward[segment, cursor, len(made) :] = 0.0
+        self._terminated[segments, cursors] = terminated
+        self._truncated[segments, cursors] = truncated
+        self._steps[segments, cursors] = count
+        stepped = int(sum(count))
+        self._produced[0] += stepped
+        onward = cursors + 1
+        special = (onward == self.horizon) | np.array(terminated) | np.array(truncated)
+        if special.any():
+            plain = ~special
+            self._cursor[envs[plain]] = onward[plain]
+            self._give(envs[plain])
+            for index in np.flatnonzero(special).tolist():
+                env, segment, cursor = rows[index]
+                ended = terminated[index] or truncated[index]
+                self._turn(env, segment, cursor, ended=ended)
+        else:
+            self._cursor[envs] = onward
+            self._give(envs)
+        return stepped
+
+    def _give(self, envs: NDArray[np.intp]) -> None:
+        """These environments need an action now."""
+        self._state[envs] = EnvironmentState.NEEDS_ACTION
+        self._unrung += len(envs)
+        if self._unrung >= self._group:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._unrung:
+            self._ring_generate()
+            self._unrung = 0
+
+    # -- the end of an episode or of a segment ---------------------------------------------------
+
+    def _turn(self, env: int, segment: int, cursor: int, *, ended: bool) -> None:
+        """Go on after a step that ended the episode, the segment, or both."""
+        if ended:
+            self._report(env)
+        beyond = cursor + (2 if ended else 1)  # an ended episode's final observation takes a row
+        if beyond < self.horizon:
+            self._seats[env].body.reset(None, self._cells_of(segment)[beyond])
+            self._cursor[env] = beyond
+            self._give(np.array([env]))
+            return
+        last = None if ended else self._cells_of(segment)[self.horizon]
+        following = self._segments.start(self._first + env)
+        if following is None:
+            self._park(env, last)
+        else:
+            self._begin(env, following, last)
+        if self._segments.finish(segment):
+            self._ring_learner()
+
+    def _begin(self, env: int, segment: int, obs: Mapping[str, Array] | None) -> None:
+        """Start a segment, from an observation or from a fresh episode."""
+        cell = self._cells_of(segment)[0]
+        seat = self._seats[env]
+        if obs is None:
+            seat.body.reset(None if seat.seeded else self._seed_of(env), cell)
+            seat.seeded = True
+        else:
+            for path, array in obs.items():
+                np.copyto(cell[path], array)
+        seat.held = None
+        self._segment[env] = segment
+        self._cursor[env] = 0
+        self._give(np.array([env]))
+
+    def _park(self, env: int, obs: Mapping[str, Array] | None = None) -> None:
+        """Wait for admission; the segment that `obs` lies in will not be ours any more."""
+        held = None if obs is None else {path: np.copy(array) for path, array in obs.items()}
+        self._seats[env].held = held
+        self._parked.append(env)
+        self._state[env] = EnvironmentState.PARKED
+
+    def _unpark(self) -> None:
+        self._seen_releases = self._segments.releases
+        waiting, self._parked = self._parked, []
+        for position, env in enumerate(waiting):
+            segment = self._segments.start(self._first + env)
+            if segment is None:
+                self._parked.append(env)
+                if self._segments.per_environment is None:  # admission says the same to the others
+                    self._parked.extend(waiting[position + 1 :])
+                    return
+            else:
+                self._begin(env, segment, self._seats[env].held)
+
+    def _report(self, env: int) -> None:
+        seat = self._seats[env]
+        self.episodes.append(Episode(self._first + env, seat.reward, seat.length, seat.success))
+        seat.reward, seat.length, seat.success = 0.0, 0, None
+
+    # -- small things ------------------------------------------------------------------------------
+
+    def _cells_of(self, segment: int) -> list[dict[str, Array]]:
+        """Observation cells of a segment, made once: views, no copies."""
+        cells = self._cells.get(segment)
+        if cells is None:
+            cells = [
+                {path: array[segment, row, ...] for path, array in self._obs.items()}
+                for row in range(self.horizon + 1)
+            ]
+            self._cells[segment] = cells
+        return cells
+
+    def _seed_of(self, env: int) -> int:
+        """Independent streams: no two environments share one, whatever the seed."""
+        sequence = np.random.SeedSequence(self._seed, spawn_key=(self._first + env,))
+        return int(sequence.generate_state(1)[0])

@@ -1,0 +1,109 @@
+"""The train worker: takes a batch of segments by index, updates, publishes, gives the segments
+back.
+
+Invariants: a segment is trained on once or thrown away with a reason, never both. Its staleness is
+measured at the moment of training, on each of its steps. Weights are published before the segments
+they were trained on become free, so admission opens for the new version only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebrl.runtime.segments import Segments
+from ebrl.runtime.slab import Slab
+from ebrl.runtime.weights import Weights
+from ebrl.stages.protocols import Batch, LearnerBody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One update as it is told to the run: the version it made, and what it was made of."""
+
+    version: int
+    env_steps: int
+    seconds: float
+    staleness_mean: float
+    staleness_max: int
+    metrics: dict[str, float]
+
+
+class Train:
+    """The one learner of a run."""
+
+    def __init__(self, slab: Slab, segments: Segments, body: LearnerBody, *, version: int) -> None:
+        self._segments = segments
+        self._body = body
+        self._weights = Weights(slab)
+        self.version = version
+        self._obs = slab.observations()
+        self._action = slab["action"]
+        self._log_prob = slab["log_prob"]
+        self._version_of = slab["version"]
+        self._reward = slab["reward"]
+        self._steps = slab["steps"]
+        self._terminated = slab["terminated"]
+        self._truncated = slab["truncated"]
+        self._trained = slab["trained"]
+        self._staleness = slab["staleness"]
+
+    def publish(self) -> None:
+        """Make the learner's weights the newest, as `self.version`."""
+        self._body.write_weights(self._weights.begin(self.version))
+        self._weights.publish(self.version)
+
+    def update(self, should_stop: Callable[[], bool]) -> Update | None:
+        """Train on one batch if there is one."""
+        chosen = self._segments.take(self.version)
+        if chosen is None:
+            return None
+        begin = time.perf_counter()
+        steps = self._steps[chosen]
+        env_steps = int(steps.sum(dtype=np.int64))
+        mean, most = self._account(chosen, steps)
+        metrics = self._body.update(self._batch(chosen), should_stop)
+        if should_stop():  # perhaps cut short: not to be called trained
+            self._segments.discard(chosen, "interrupted")
+            return None
+        self.version += 1
+        self.publish()
+        self._trained[0] += env_steps
+        self._segments.release(chosen)
+        return Update(
+            version=self.version,
+            env_steps=env_steps,
+            seconds=time.perf_counter() - begin,
+            staleness_mean=mean,
+            staleness_max=most,
+            metrics=metrics,
+        )
+
+    def _batch(self, chosen: NDArray[np.int64]) -> Batch:
+        return Batch(
+            segment=chosen,
+            obs=self._obs,
+            action=self._action,
+            log_prob=self._log_prob,
+            version=self._version_of,
+            reward=self._reward,
+            steps=self._steps,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            trained_version=self.version,
+        )
+
+    def _account(self, chosen: NDArray[np.int64], steps: NDArray[np.uint8]) -> tuple[float, int]:
+        """Mean and maximal staleness of the batch, in versions, weighted by environment steps."""
+        behind = self.version - self._version_of[chosen]
+        total = int((behind * steps).sum())
+        most = int(behind[steps > 0].max(initial=0))
+        count = int(steps.sum(dtype=np.int64))
+        self._staleness[0] += total
+        self._staleness[1] += count
+        self._staleness[2] = max(int(self._staleness[2]), most)
+        return total / max(count, 1), most
