@@ -215,7 +215,7 @@ def _edges(
                 max_staleness=bound if edge.max_staleness is None else edge.max_staleness,
                 keep="latest" if edge.latest else "all",
                 reuse=edge.reuse,
-                cast=edge.cast,
+                cast=edge.cast is not False,
             )
         )
     return made

@@ -11,6 +11,7 @@ from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Edge
 from ebrl.frontend.graph import KINDS, Graph
 from ebrl.frontend.place import listed
+from ebrl.frontend.spec import DTYPES
 from ebrl.frontend.stage import In, Out
 from ebrl.frontend.tokens import whole
 
@@ -114,8 +115,9 @@ def _stated(edge: Edge) -> Iterator[Diagnostic]:
             yield fault("edge-option-invalid", f"{name} = {value!r}", f"a whole number of at least {least}")
     if edge.keep not in (None, "all", "latest"):
         yield fault("edge-option-invalid", f"keep = {edge.keep!r}", 'keep is "all" or "latest"')
-    if not isinstance(edge.cast, bool):
-        yield fault("edge-option-invalid", f"cast = {edge.cast!r}", "cast is True or False")
+    if not isinstance(edge.cast, bool) and edge.cast not in DTYPES:
+        hint = "True casts to what the target declares, a dtype name all floating tensors to that"
+        yield fault("edge-option-invalid", f"cast = {edge.cast!r}", hint)
 
     kinds = edge.source.declaration.kind, edge.target.declaration.kind
     trains = kinds[1] == "train"

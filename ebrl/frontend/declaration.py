@@ -106,7 +106,7 @@ class Edge:
     capacity: int | None = None
     initial: int = 0
     reuse: int = 1
-    cast: bool = False
+    cast: bool | str = False
 
     @property
     def latest(self) -> bool:

@@ -67,13 +67,13 @@ class Graph:
         capacity: int | None = None,
         initial: int = 0,
         reuse: int = 1,
-        cast: bool = False,
+        cast: bool | str = False,
     ) -> Edge | None:
         """`source >> target`, with a policy for the edge.
 
         `max_staleness`: versions, on an edge into a learner or of weights. `keep`: "latest" overwrites.
         `capacity`: bound in tokens, else derived. `initial`: tokens before the first firing. `reuse`: how
-        often a token is consumed. `cast`: convert the dtype to what the target takes.
+        often a token is consumed. `cast`: True converts the dtype to what the target declares, "float32" all floats to that.
         Returns None where the two ends cannot be connected; the fault is recorded.
         """
         if (fault := misfit(self, source, target)) is not None:

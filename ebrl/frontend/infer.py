@@ -17,7 +17,7 @@ from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Edge
 from ebrl.frontend.graph import Graph
 from ebrl.frontend.place import listed, near
-from ebrl.frontend.spec import Dim, Spec, Tensor
+from ebrl.frontend.spec import DTYPES, Dim, Spec, Tensor
 
 Key = tuple[str, str]  # stage, port
 
@@ -56,10 +56,12 @@ def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
         if source is None or target is None:
             if complete and not edge.latest:
                 result.faults.append(_unknown(edge))
-        elif not (faults := _unify(edge, source, target, bindings)):
-            result.edges[number] = target
-        else:
+            continue
+        source = _cast(edge, source, target)
+        if faults := _unify(edge, source, target, bindings):
             result.faults += faults
+        else:
+            result.edges[number] = target
     for number, spec in list(result.edges.items()):
         edge, bound = graph.edges[number], bindings.substitute(spec)
         result.edges[number] = bound
@@ -95,7 +97,9 @@ def _propagate(graph: Graph, types: dict[Key, Spec]) -> None:
         for edge in graph.edges:
             for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
                 if here.key in types and there.key not in types:
-                    types[there.key] = types[here.key]
+                    known = types[here.key]
+                    forward = here is edge.source
+                    types[there.key] = _cast(edge, known, known) if forward else known
         for each in graph.declarations:
             behaviour, action = (each.name, "behaviour"), (each.name, "action")
             if each.kind == "generate" and action in types and behaviour not in types:
@@ -173,11 +177,26 @@ def _unify(edge: Edge, source: Spec, target: Spec, bindings: _Bindings) -> list[
     return faults
 
 
+def _cast(edge: Edge, source: Spec, target: Spec) -> Spec:
+    """The source as the edge's cast makes it: to a dtype by name, or to what the target declares."""
+    wanted = edge.cast if isinstance(edge.cast, str) else None
+    if edge.cast is False or (wanted is not None and wanted not in DTYPES):
+        return source
+    made = {}
+    for path, tensor in source.items():
+        dtype = tensor.dtype
+        if wanted is not None and np.issubdtype(dtype, np.floating):
+            dtype = wanted
+        elif wanted is None and path in target:
+            dtype = target[path].dtype
+        possible = np.can_cast(tensor.dtype, dtype, "same_kind")
+        made[path] = Tensor(dtype if possible else tensor.dtype, tensor.shape)
+    return Spec(made)
+
+
 def _dtype_fault(edge: Edge, given: Tensor, taken: Tensor, at: str, ends: str) -> list[Diagnostic]:
     safe = np.can_cast(given.dtype, taken.dtype, "same_kind")
-    if edge.cast is True and safe:
-        return []
-    code = "cast-impossible" if edge.cast is True else "dtype-mismatch"
+    code = "cast-impossible" if edge.cast is not False and not safe else "dtype-mismatch"
     message = f"{edge}: the dtype{at} is {given.dtype}, {taken.dtype} wanted{ends}"
     hint = f"convert on purpose: graph.connect({edge.source}, {edge.target}, cast=True)"
     if not safe:
