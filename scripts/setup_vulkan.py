@@ -6,7 +6,7 @@ ManiSkill loads a robot with its visual shapes, so it wants a Vulkan device even
 Debian 12's own driver is too old for SAPIEN; its backports have a newer one. Where nothing can be
 done (no root, another system), this says what to do and ends well: all but ManiSkill works without.
 
-Invariant: the machine's package sources stay as they are. What is needed beyond them is written to a
+Invariant: the package sources of the machine stay as they are. What is needed beyond them is in a
 temporary folder, with the address of the mirror that the machine already uses.
 """
 

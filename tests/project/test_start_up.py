@@ -1,0 +1,73 @@
+"""Commands start at once: what is heavy is imported where it is used, in the process that uses it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAPH = ROOT / "graphs/cartpole_ppo.py"
+HEAVY = ("torch", "ray", "mani_skill", "sapien", "gymnasium", "matplotlib", "tensorboard")
+
+REPORT = """
+import json, sys
+from ebrl.cli.main import run
+code = run(sys.argv[1:])
+tops = sorted(name for name in sys.modules if "." not in name)
+print(json.dumps({"code": code, "modules": tops}), file=sys.stderr)
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Top-level modules in memory after a command that succeeded."""
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT, *arguments], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["code"] == 0, done.stderr.rpartition("\n{")[0]
+    return set(told["modules"])
+
+
+def test_check_starts_without_anything_heavy():
+    assert not loaded("check", str(GRAPH)) & set(HEAVY)
+
+
+def test_plan_starts_without_torch_or_ray(tmp_path: Path):
+    plan = tmp_path / "plan.json"
+    modules = loaded("plan", str(GRAPH), "--cluster", "cpu16", "-o", str(plan))
+    assert plan.exists()
+    assert not modules & {"torch", "ray", "mani_skill", "sapien", "gymnasium"}
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "execute", "report", "doctor"])
+def test_help_starts_without_anything_heavy(command: str):
+    assert not loaded(command, "--help") & {*HEAVY, "pulp", "networkx", "rich", "jinja2"}
+
+
+def test_declaring_stages_imports_neither_torch_nor_a_simulator():
+    code = "import sys, ebrl.stages; print(*{m for m in sys.modules if '.' not in m})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & set(HEAVY)
+
+
+def test_importing_ebrl_takes_less_than_a_third_of_a_second_of_cpu():
+    def cpu_s(code: str) -> float:
+        def children_s() -> float:
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return used.ru_utime + used.ru_stime
+
+        before = children_s()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return children_s() - before
+
+    cpu_s("import ebrl")  # compiles to bytecode, once
+    bare = min(cpu_s("pass") for _ in range(3))
+    ours = min(cpu_s("import ebrl") for _ in range(3)) - bare
+    # On a slow or busy machine: no more than twice what its two foundations take.
+    foundations = min(cpu_s("import numpy, msgspec") for _ in range(3)) - bare
+    assert ours < max(0.3, 2 * foundations)
