@@ -20,13 +20,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What one firing of a stage costs by arithmetic, for an estimate where nothing was measured.
 
     Per item of the batch: `flops`, `activation_bytes`. Resident once a replica: `weight_bytes` (read
-    once per batch) and `state_bytes` (optimizer, gradients, renderer, …). `core_seconds` is host work
+    `weight_reads` times per batch) and `state_bytes` (optimizer, gradients, renderer, …). `core_seconds` is host work
     per item. `kernel_s` is the fixed cost of one batch (launches, Python).
     """
 
     flops: float = 0.0
     activation_bytes: float = 0.0
     weight_bytes: float = 0.0
+    weight_reads: float = 1.0  # how often one batch reads the weights (decoding, denoising steps)
     state_bytes: float = 0.0
     core_seconds: float = 0.0
     kernel_s: float = 0.0
