@@ -3,11 +3,11 @@
 Between points, time is log-log linear in the batch and throughput linear in the quota, so that a
 measured cliff stays where it was measured and concave measurements stay concave. A point that is
 slower than a larger batch, or than a smaller quota, is replaced by that better one: a batch can be
-padded, and a part of a quota left idle. Beyond the measured hull: a PlanError that names the missing
-point or, where estimates are allowed, the nearest time in the hull times the ratio of rooflines.
+padded, and a part of a quota left idle. Beyond the measured hull: a PlanError that names the
+missing point or, where estimates are allowed, the nearest time in it times the ratio of rooflines.
 
-Invariants: exact at the points (where they are monotone), monotone everywhere, and the standing of a
-result is that of the weakest point under it; whatever lies beyond the hull is `estimated`.
+Invariants: exact at the points (where they are monotone), monotone everywhere, and the standing of
+a result is that of the weakest point under it; whatever lies beyond the hull is `estimated`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class StageTime:
         """Time at (q, b) over time at the nearest place of the hull.
 
         Without work(), what monotony and concavity alone allow: a larger batch takes proportionally
-        longer, a smaller one as long; a larger quota helps nothing, a smaller one costs in proportion.
+        longer, a smaller one as long; a larger quota helps nothing, a smaller one costs its share.
         """
         plain = np.maximum(1.0, b / near_b) * np.maximum(1.0, near_q / q)
         if self.work is None:
@@ -170,8 +170,8 @@ class StageTime:
         self, resident: NDArray[np.int64], b: NDArray[np.float64], near_b: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         if self.work is None:
-            return np.ceil(resident * np.maximum(1.0, b / near_b))
-        return resident + np.maximum(0.0, self.work.activation_bytes * (b - near_b))
+            return np.asarray(np.ceil(resident * np.maximum(1.0, b / near_b)))
+        return np.asarray(resident + np.maximum(0.0, self.work.activation_bytes * (b - near_b)))
 
     def _refuse(self, q: float, cores: float, b: float, known: str) -> None:
         if self.device is None:
@@ -230,7 +230,7 @@ def for_stage(
     *,
     estimate: bool = True,
 ) -> StageTime:
-    """The best founded time of a stage on a device: its own points, else another device's, else work.
+    """The best founded time of a stage on a device: its points, else another device's, else work.
 
     Points of another device are carried over only where estimates are allowed, from the device of
     the catalogue with the best standing, then with the most points. Raises PlanError where nothing

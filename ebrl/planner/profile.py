@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from ebrl.errors import PlanError
 
-FORMAT = "ebrl-profile/1"
+FORMAT: Literal["ebrl-profile/1"] = "ebrl-profile/1"
 CPU = "cpu"  # the device of a stage that runs on cores alone
 MOST_BYTES = 256 * 1024**2
 Source = Literal["measured", "published", "estimated"]

@@ -52,7 +52,7 @@ class Level:
 
 
 class Surface:
-    """Levels over the quota. `through_origin`: below the least quota, throughput is in proportion."""
+    """Levels over the quota. `through_origin`: below the least, throughput is in proportion."""
 
     def __init__(self, points: Mapping[tuple[float, int], Point], *, through_origin: bool) -> None:
         by_quota: dict[float, dict[int, Point]] = {}
@@ -102,8 +102,8 @@ class Surface:
         width = np.where(high_q > low_q, high_q - low_q, 1.0)
         weight = np.where(high_q > low_q, (q - low_q) / width, 0.0).clip(0.0, 1.0)
         # Throughput is linear in the quota, so time is the weighted harmonic mean.
-        time = 1 / ((1 - weight) / median[lower, column] + weight / median[upper, column])
-        tail = 1 / ((1 - weight) / p95[lower, column] + weight / p95[upper, column])
+        time: Floats = 1 / ((1 - weight) / median[lower, column] + weight / median[upper, column])
+        tail: Floats = 1 / ((1 - weight) / p95[lower, column] + weight / p95[upper, column])
         share = np.where(q < self.quota[0], self.quota[0] / q, 1.0)
         held = np.maximum(resident[lower, column], resident[upper, column])
         standing = np.where(
@@ -111,12 +111,8 @@ class Surface:
             np.maximum(rank[lower, column], rank[upper, column]),
             rank[lower, column],
         )
-        return (
-            time * share,
-            np.maximum(tail, time) * share,
-            np.ceil(held).astype(np.int64),
-            standing,
-        )
+        tail = np.maximum(tail, time)
+        return time * share, tail * share, np.ceil(held).astype(np.int64), standing
 
     def _levels(self, b: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Each level at each batch [levels, queries]; part of a quota may be left idle.
