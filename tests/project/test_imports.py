@@ -1,4 +1,4 @@
-"""Who may import whom: the rooms of docs/architecture.md, held by reading every import statement."""
+"""Who may import whom: the rooms of docs/architecture.md, held by reading every import."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ EXCEPTIONS = {
 
 
 def imports(tree: ast.Module, module: str) -> Iterator[Import]:
-    """Every import of a module, relative ones resolved, `from package import name` by both names."""
+    """Every import of a module, relative ones resolved, `from package import name` with both."""
 
     def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
