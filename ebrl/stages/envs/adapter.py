@@ -17,17 +17,12 @@ from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from ebrl.errors import RunError
-from ebrl.stages.envs.describe import (
-    action_program,
-    action_space,
-    is_vector,
-    observation_space,
-    observation_spec,
-)
+from ebrl.stages.envs.describe import acted, action_program, observation_spec, observed
 from ebrl.stages.envs.layers import Mode, autoreset_mode, peel
-from ebrl.stages.envs.observe import Refused, writer
+from ebrl.stages.envs.observe import Refused, Writer, writer
 from ebrl.stages.protocols import Array, StepResult
 
 
@@ -48,10 +43,11 @@ class GymnasiumEnvironment:
         inner, self._limit = peel(env)
         self._step: Callable[[Any], tuple[Any, Any, Any, Any, Any]] = inner.step
         self._reset = inner.reset
-        batched = is_vector(inner)
-        space = observation_space(env)
+        space, batched = observed(inner)
         self._write = writer(observation_spec(space), batched=batched, cast=cast)
-        self._decode = _decoder(action_space(env), batched=batched)
+        self._write_one = writer(observation_spec(space), batched=False, cast=cast)
+        self._batched = batched
+        self._decode = _decoder(acted(inner), batched=isinstance(inner, VectorEnv))
         # In SAME_STEP the first observation of the next episode arrives with the last step.
         self._next: dict[str, Array] | None = None
         self._cells = {path: (t.shape, t.dtype) for path, t in observation_spec(space, cast).items()}
@@ -84,18 +80,24 @@ class GymnasiumEnvironment:
             value, reward, terminated, truncated, info = self._step(self._decode(action))
         except Exception as error:
             raise self._failed("step", error) from error
-        reward = float(reward)
-        terminated = bool(terminated)
-        truncated = bool(truncated) or self.elapsed == self._limit
-        if terminated or truncated:
-            self._running = False
-            value, info = self._final(value, info)
         try:
-            self._write(value, obs)
-        except Refused as error:
-            self._refuse("obs", str(error))
+            if self._batched:
+                reward, terminated, truncated = reward.item(), terminated.item(), truncated.item()
+            reward = float(reward)
+        except (TypeError, ValueError, AttributeError):
+            self._refuse("transition", f"the reward is a {type(reward).__name__}, not a number")
         if not isfinite(reward):
             self._refuse("transition", f"the reward is {reward}")
+        terminated = bool(terminated)
+        truncated = bool(truncated) or self.elapsed == self._limit
+        write = self._write
+        if terminated or truncated:
+            self._running = False
+            value, info, write = self._final(value, info)
+        try:
+            write(value, obs)
+        except Refused as error:
+            self._refuse("obs", str(error))
         success = info.get("success")
         if success is None:
             success = info.get("is_success")
@@ -106,8 +108,8 @@ class GymnasiumEnvironment:
     def close(self) -> None:
         self._env.close()
 
-    def _final(self, value: Any, info: Any) -> tuple[Any, Any]:
-        """The final observation and its info; what an environment in SAME_STEP began is kept."""
+    def _final(self, value: Any, info: Any) -> tuple[Any, Any, Writer]:
+        """The final observation, its info, and how to write it; what SAME_STEP began is kept."""
         final = info.get("final_obs", info.get("final_observation"))
         if self._mode is Mode.SAME_STEP or (self._mode is Mode.UNKNOWN and final is not None):
             if final is None:
@@ -117,8 +119,11 @@ class GymnasiumEnvironment:
                 self._write(value, self._next)
             except Refused as error:
                 self._refuse("obs", f"after its reset: {error}")
-            return final, info.get("final_info") or info
-        return value, info
+            info = info.get("final_info") or info
+            if isinstance(final, np.ndarray) and final.dtype == object:
+                return final[0], info, self._write_one
+            return final, info, self._write
+        return value, info, self._write
 
     def _failed(self, call: str, error: Exception) -> RunError:
         return RunError(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 
 from ebrl.errors import GraphError
 from ebrl.frontend.program import ActionProgram
@@ -22,22 +22,34 @@ def describe(env: Any, cast: str | None = None) -> tuple[Spec, ActionProgram, in
     """Observation spec, action and episode limit of one environment, which is closed afterwards."""
     try:
         return (
-            observation_spec(observation_space(env), cast),
-            action_program(action_space(env)),
+            observation_spec(observed(env)[0], cast),
+            action_program(acted(env)),
             episode_limit(env),
         )
     finally:
         env.close()
 
 
-def observation_space(env: Any) -> spaces.Space[Any]:
-    """The space of one observation, also of a vector of one environment."""
-    return _single(env, "observation_space")
+def observed(env: Any) -> tuple[spaces.Space[Any], bool]:
+    """The space of one observation, and whether its arrays come with a leading axis of one.
+
+    So they do from a vector of one environment, and from ManiSkill unless a wrapper removed it.
+    """
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, True
+    base = env.unwrapped
+    single = getattr(base, "single_observation_space", None)
+    space = env.observation_space
+    if single is None or space == single:
+        return space, False
+    if space == base.observation_space:
+        return single, True
+    return _without_axis(space), True
 
 
-def action_space(env: Any) -> spaces.Space[Any]:
-    """The space of one action, also of a vector of one environment."""
-    return _single(env, "action_space")
+def acted(env: Any) -> spaces.Space[Any]:
+    """The space of one action."""
+    return env.single_action_space if isinstance(env, VectorEnv) else env.action_space
 
 
 def observation_spec(space: spaces.Space[Any], cast: str | None = None) -> Spec:
@@ -88,12 +100,16 @@ def episode_limit(env: Any) -> int | None:
     return min(limits, default=None)
 
 
-def _single(env: Any, name: str) -> spaces.Space[Any]:
-    for holder in (env, env.unwrapped):
-        space = getattr(holder, f"single_{name}", None)
-        if space is not None:
-            return space
-    return getattr(env, name)
+def _without_axis(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: _without_axis(each) for name, each in space.spaces.items()})
+    if isinstance(space, spaces.Box) and space.shape[:1] == (1,):
+        return spaces.Box(space.low[0], space.high[0], dtype=space.dtype.type)
+    raise GraphError(
+        "observation-space",
+        f"a wrapper gives {space} around an environment that answers with a leading axis of one",
+        hint="keep the axis in every leaf of the wrapper's space, or remove it everywhere",
+    )
 
 
 def _leaves(space: spaces.Space[Any], path: str) -> Iterator[tuple[str, Tensor]]:
@@ -122,8 +138,3 @@ def _leaves(space: spaces.Space[Any], path: str) -> Iterator[tuple[str, Tensor]]
             f"observations of {type(space).__name__} have no fixed shape ({space})",
             hint="wrap the environment so that it gives arrays of one shape",
         )
-
-
-def is_vector(env: Any) -> bool:
-    """Does the environment answer with a leading axis, as vector environments and ManiSkill do?"""
-    return isinstance(env, gymnasium.vector.VectorEnv) or hasattr(env.unwrapped, "num_envs")
