@@ -19,16 +19,22 @@ Hardware = Literal["cpu", "gpu"]
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What one firing of a stage costs by arithmetic, for an estimate where nothing was measured.
 
-    Per item of the batch: `flops`, `activation_bytes`. Resident once a replica: `weight_bytes` (read
-    `weight_reads` times per batch) and `state_bytes` (optimizer, gradients, renderer, …). `core_seconds` is host work
-    per item. `kernel_s` is the fixed cost of one batch (launches, Python).
+    Per item of the batch: `flops` (16-bit tensor arithmetic), `fp32_flops` (physics, rendering),
+    `activation_bytes`, and `core_seconds` of host work. Resident once a replica: `weight_bytes`
+    (read `weight_reads` times per batch), `state_bytes` (optimizer and gradients, which ranks may
+    share out), `scratch_bytes` (a micro-batch, a renderer, a scene). `update_bytes` is what an update
+    changes, so what ranks reduce and policies fetch; 0 stands for `weight_bytes`. `kernel_s` is the
+    fixed cost of one batch (launches, Python); `ram_bytes` is host memory of one replica.
     """
 
     flops: float = 0.0
+    fp32_flops: float = 0.0
     activation_bytes: float = 0.0
     weight_bytes: float = 0.0
-    weight_reads: float = 1.0  # how often one batch reads the weights (decoding, denoising steps)
+    weight_reads: float = 1.0
     state_bytes: float = 0.0
+    scratch_bytes: float = 0.0
+    update_bytes: float = 0.0
     core_seconds: float = 0.0
     kernel_s: float = 0.0
     ram_bytes: float = 0.0
@@ -77,6 +83,7 @@ class StageProgram(msgspec.Struct, frozen=True, kw_only=True):
     spans_devices: bool = False  # may one replica be data-parallel over several devices?
     work: Work | None = None
     profile_key: str = ""  # name under which profiles know this stage; "" means `name`
+    weights_bytes: int = 0  # of what a policy reads anew after an update; 0: not known
 
     @property
     def firings_per_env_step(self) -> Fraction:

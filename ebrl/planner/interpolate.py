@@ -63,7 +63,7 @@ class StageTime:
         self.stage, self.device, self.work, self.estimate = stage, device, work, estimate
         self.device_name = CPU if device is None else device.name
         mine = [each for each in points if (each.stage, each.device) == (stage, self.device_name)]
-        self.points: tuple[Point, ...] = profile.of(mine).points
+        self.points: tuple[Point, ...] = tuple(self._with_bytes(p) for p in profile.of(mine).points)
         if not self.points and (work is None or not estimate):
             why = "estimates are not allowed" if work is not None else "it declares no work()"
             raise PlanError(
@@ -73,6 +73,13 @@ class StageTime:
                 hint="measure it: ebrl profile GRAPH -o FILE, then plan with --profile FILE",
             )
         self._surfaces: dict[float, Surface] = {}
+
+    def _with_bytes(self, point: Point) -> Point:
+        """Memory that the point does not state (0 bytes) is what work() says."""
+        if point.bytes > 0 or self.work is None:
+            return point
+        resident = int(roofline.memory(self.work, self.device, point.batch))
+        return msgspec.structs.replace(point, bytes=resident)
 
     def seconds(self, quota: ArrayLike, cores: ArrayLike, batch: ArrayLike) -> Estimate:
         """`quota` in SMs (0 on cores), `cores` host cores of one replica, `batch` in items.
@@ -131,7 +138,12 @@ class StageTime:
                 self._refuse(q[0], cores, b[0], f"measured with {least:g} host cores or more")
             assert self.work is not None
             time = roofline.seconds(self.work, self.device, q, b, cores or 1.0)
-            return time, time, roofline.memory(self.work, b), np.full(q.size, ESTIMATED)
+            return (
+                time,
+                time,
+                roofline.memory(self.work, self.device, b),
+                np.full(q.size, ESTIMATED),
+            )
         inside = surface.contains(q, b)
         if not inside.all() and not self.estimate:
             first = int(np.flatnonzero(~inside)[0])

@@ -28,7 +28,8 @@ Place = tuple[str, str, int, float, int]
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Time of one batch of a stage on one quota. `bytes` is device memory (or RAM, on cores).
+    """Time of one batch of a stage on one quota. `bytes` is device memory (or RAM, on cores),
+    0 where the source does not state it.
 
     `samples` is how many timings the median and the 95th percentile are taken over; 0 means that
     the source does not say, and where it gives no spread either, `p95_s` repeats the median.

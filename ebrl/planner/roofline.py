@@ -3,13 +3,13 @@
 On a device, with b items in the batch and s of the S multiprocessors (Williams, Waterman and
 Patterson, "Roofline", 2009, with a fixed cost added):
 
-    t(b, s) = t0 + max( flops·b / (s/S · F · MFU),
+    t(b, s) = t0 + max( (flops/F + fp32_flops/F32)·b / (s/S · MFU),
                         (weights·reads + activations·b) / (B · e · min(1, s / (σ·S))),
                         core_seconds·b / cores )
 
-F is the dense 16-bit rate, B the memory bandwidth. On cores alone, c of them:
+F is the dense 16-bit rate, F32 the 32-bit one, B the memory bandwidth. On cores alone, c of them:
 
-    t(b, c) = t0 / min(1, c) + core_seconds·b / min(c, b) + flops·b / (c · R)
+    t(b, c) = t0 / min(1, c) + core_seconds·b / min(c, b) + (flops + fp32_flops)·b / (c · R)
 
 Invariants: t grows with b and falls with s or c, and throughput b/t is concave in s.
 """
@@ -49,11 +49,11 @@ def seconds(
     b = np.asarray(batch, dtype=np.float64)
     if device is None:
         spread = work.core_seconds * b / np.minimum(q, b)
-        return np.asarray(
-            work.kernel_s / np.minimum(1.0, q) + spread + work.flops * b / (q * CORE_FLOPS)
-        )
+        arithmetic = (work.flops + work.fp32_flops) * b / (q * CORE_FLOPS)
+        return np.asarray(work.kernel_s / np.minimum(1.0, q) + spread + arithmetic)
     share = np.minimum(q, device.sms) / device.sms
-    compute = work.flops * b / (share * device.bf16_flops * FLOPS_REACHED)
+    per_item = work.flops / device.bf16_flops + work.fp32_flops / device.fp32_flops
+    compute = per_item * b / (share * FLOPS_REACHED)
     bandwidth = device.memory_bytes_per_s * BANDWIDTH_REACHED
     moved = work.weight_bytes * work.weight_reads + work.activation_bytes * b
     memory_s = moved / (bandwidth * np.minimum(1.0, share / BANDWIDTH_SATURATION))
@@ -61,12 +61,13 @@ def seconds(
     return np.asarray(work.kernel_s + np.maximum(np.maximum(compute, memory_s), host))
 
 
-def memory(work: Work, batch: ArrayLike) -> NDArray[np.int64]:
+def memory(work: Work, device: DeviceKind | None, batch: ArrayLike) -> NDArray[np.int64]:
     """Resident bytes of one replica at that batch, on its device (or in RAM, on cores)."""
+    once = work.weight_bytes + work.state_bytes + work.scratch_bytes
+    if device is None:
+        once += work.ram_bytes
     b = np.asarray(batch, dtype=np.float64)
-    return np.ceil(work.weight_bytes + work.state_bytes + work.activation_bytes * b).astype(
-        np.int64
-    )
+    return np.ceil(once + work.activation_bytes * b).astype(np.int64)
 
 
 def points(
@@ -81,7 +82,7 @@ def points(
     if quotas is None:
         quotas = (1.0,) if device is None else tuple(float(each) for each in device.quotas())
     q, b = np.meshgrid(np.array(quotas), np.array(batches), indexing="ij")
-    t, resident = seconds(work, device, q, b, cores), memory(work, b)
+    t, resident = seconds(work, device, q, b, cores), memory(work, device, b)
     return tuple(
         Point(
             stage=stage,
@@ -91,7 +92,7 @@ def points(
             batch=batch,
             median_s=float(t[i, j]),
             p95_s=float(t[i, j]),
-            bytes=int(resident[i, j]) + (int(work.ram_bytes) if device is None else 0),
+            bytes=int(resident[i, j]),
             ram_bytes=0 if device is None else int(work.ram_bytes),
             source="estimated",
             origin=f"roofline: {work.note}" if work.note else "roofline",
