@@ -64,6 +64,11 @@ def run(arguments: Sequence[str]) -> int:
         # What is still buffered goes nowhere, or Python would complain about it while exiting.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+    except SystemExit as error:
+        # Typer turns a broken pipe into an exit of its own.
+        if isinstance(error.__context__, BrokenPipeError):
+            return READER_GONE
+        raise
     except Exception as error:
         if isinstance(error, ClickException):
             return _usage(error, as_json)
