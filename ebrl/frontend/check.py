@@ -48,6 +48,7 @@ def diagnose(
 ) -> tuple[Program | None, tuple[Diagnostic, ...]]:
     """Program and no diagnostics, or None and at least one."""
     found: list[Diagnostic] = [*graph.faults, *connection_faults(graph)]
+    connected = not found
     unsound: set[str] = set()
     for each in graph.declarations:
         faults = list(stage_faults(each))
@@ -59,7 +60,7 @@ def diagnose(
     if simulator is not None and simulator.stage is not None and simulator.name not in unsound:
         description, faults = _describe(graph, simulator, probe_limit_s)
         found += faults
-    types = infer(graph, _known(simulator, description), complete=description is not None)
+    types = infer(graph, _known(simulator, description), complete=connected and description is not None)
     found += types.faults
     learner = _only(graph, "train")
     if learner is not None:

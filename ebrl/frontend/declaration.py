@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ebrl.frontend.place import near
+from ebrl.frontend.place import meant, near
 from ebrl.frontend.stage import In, Out, Port, Stage
 
 if TYPE_CHECKING:
@@ -45,14 +45,15 @@ class Node:
 
     def __getitem__(self, name: str) -> End:
         declared = self._declaration
-        port = declared.ports.get(name)
+        port, guess = declared.ports.get(name), name
         if port is None and declared.stage is not None:
             declared.graph.record(
                 "port-unknown",
                 f"{declared.name} ({type(declared.stage).__name__}) has no port {name!r}",
                 near(str(name), declared.ports),
             )
-        return End(declared, str(name), port)
+            guess = meant(str(name), declared.ports) or name
+        return End(declared, str(guess), port)
 
     def __setattr__(self, name: str, value: object) -> None:
         declared = self._declaration
@@ -74,7 +75,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One port of one declared stage. `port` is None where the stage has no such port."""
+    """One port of one declared stage. `port` is None where the stage has no such port (and `name` then
+    is that of the port which was probably meant).
+    """
 
     declaration: Declaration
     name: str

@@ -11,8 +11,9 @@ from typing import NoReturn
 import msgspec
 
 from ebrl.errors import GraphError
+from ebrl.frontend.place import near
 from ebrl.frontend.program import ActionProgram
-from ebrl.frontend.spec import Spec, Tensor
+from ebrl.frontend.spec import DTYPES, Spec, Tensor
 from ebrl.frontend.stage import Stage, dotted_name
 
 _UNBOUNDED = 3.4028234663852886e38  # the largest float32: as good as no bound, and JSON can write it
@@ -51,6 +52,8 @@ def ask(stage: Stage) -> Description:
 
 
 def _sound(stage: Stage, action: ActionProgram) -> ActionProgram:
+    if action.dtype not in DTYPES:
+        _wrong(stage, f"its action is of dtype {action.dtype!r}", near(action.dtype, DTYPES))
     if action.kind == "discrete":
         if action.n < 1:
             _wrong(stage, f"its discrete action has n = {action.n}", "n is the number of choices")

@@ -142,17 +142,18 @@ def _misplaced(graph: Graph, flows: Sequence[Flow]) -> Iterator[Diagnostic]:
 
 def _deadlock(graph: Graph, found: Deadlock) -> Diagnostic:
     edges = [graph.edges[flow.key] for flow in found.cycle]
+    last = max(found.cycle, key=lambda flow: flow.key)  # it closed the loop
     around = " → ".join([*(flow.source for flow in found.cycle), found.cycle[0].source])
     lines = "".join(
         f"\n  {edge}: needs {flow.consume}, has {tokens}"
         for edge, flow, tokens in zip(edges, found.cycle, found.tokens, strict=True)
     )
-    last = edges[-1]
+    closing = graph.edges[last.key]
     return _fault(
         "loop-without-tokens" if found.empty else "loop-short-of-tokens",
         f"the stages {around} wait for each other{lines}",
-        last,
-        f"let one begin: graph.connect({last.source}, {last.target}, initial={found.cycle[-1].consume}), "
+        closing,
+        f"let it begin: graph.connect({closing.source}, {closing.target}, initial={last.consume}), "
         'or keep="latest" where the newest value is enough',
     )
 

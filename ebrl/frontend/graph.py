@@ -6,6 +6,7 @@ with the user's own line, and `ebrl.frontend.check` reports them all together wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -101,6 +102,14 @@ class Graph:
         """Where the user's code lies."""
         return Path(self.path).parent if self.path else Path.cwd()
 
+    def single_edges(self) -> Iterator[tuple[int, Edge]]:
+        """Edges with their index, without those into an input that already has one (a fault of its own)."""
+        taken: set[tuple[str, str]] = set()
+        for number, edge in enumerate(self.edges):
+            if edge.target.key not in taken:
+                yield number, edge
+            taken.add(edge.target.key)
+
     def record(self, code: str, message: str, hint: str = "") -> None:
         """Keep a fault of the line that is being executed."""
         self.faults.append(Diagnostic(code=code, message=message, where=here(), hint=hint))
@@ -117,8 +126,7 @@ class Graph:
         ports: dict[str, Port] = {}
         if isinstance(stage, Stage):
             if kind is None or stage.kind == kind:
-                known = stage
-                ports = self._ports_of(stage)
+                ports, known = self._ports_of(stage)
             else:
                 right = stage.kind if stage.kind in KINDS else "stage"
                 self.record(
@@ -150,8 +158,8 @@ class Graph:
         self.declarations.append(declaration)
         return Node(declaration)
 
-    def _ports_of(self, stage: Stage) -> dict[str, Port]:
-        """The stage's ports; what user code gets wrong here is recorded."""
+    def _ports_of(self, stage: Stage) -> tuple[dict[str, Port], Stage | None]:
+        """The stage and its ports, or None where it cannot say them, which is recorded."""
         try:
             ports = dict(stage.ports())
         except Exception as error:
@@ -160,7 +168,7 @@ class Graph:
                 f"{type(stage).__name__}.ports() failed: {type(error).__name__}: {error}",
                 "ports() returns a dict of name to In or Out; a constructor may not leave it half-made",
             )
-            return {}
+            return {}, None
         wrong = {name: port for name, port in ports.items() if not isinstance(port, (In, Out))}
         for name, port in wrong.items():
             self.record(
@@ -168,7 +176,7 @@ class Graph:
                 f"{type(stage).__name__}.ports() gives {name!r} as {type(port).__name__}",
                 "a port is an ebrl.In(…) or an ebrl.Out(…)",
             )
-        return {name: port for name, port in ports.items() if name not in wrong}
+        return {name: port for name, port in ports.items() if name not in wrong}, stage
 
     def _name_for(self, name: object, kind: str) -> str:
         """The name given, or the kind, numbered from the second on."""

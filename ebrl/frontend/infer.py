@@ -46,12 +46,12 @@ def behaviour_of(action: Spec) -> Spec:
 
 
 def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
-    """Type every edge. `known`: what the environment told. `complete=False`: it could not be asked."""
+    """Type every edge. `known`: what the environment told. `complete`: no reported fault keeps a type away."""
     types = {**_declared(graph), **known}
     _propagate(graph, types)
     result = Types()
     bindings = _Bindings()
-    for number, edge in enumerate(graph.edges):
+    for number, edge in graph.single_edges():
         source, target = types.get(edge.source.key), types.get(edge.target.key)
         if source is None or target is None:
             if complete and not edge.latest:

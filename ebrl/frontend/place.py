@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 
 from ebrl.errors import Diagnostic
 
@@ -18,8 +19,8 @@ _PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 def is_ours(filename: str) -> bool:
-    """Does this source file belong to the package (or to no file at all)?"""
-    return filename.startswith((_PACKAGE, "<frozen"))
+    """Does this source file belong to the package?"""
+    return filename.startswith(_PACKAGE)
 
 
 def display(path: str | Path) -> str:
@@ -32,9 +33,14 @@ def display(path: str | Path) -> str:
 def here() -> str:
     """`file:line` of the innermost frame outside this package."""
     frame = sys._getframe(1)
-    while is_ours(frame.f_code.co_filename) and frame.f_back is not None:
+    while _runs_ours(frame) and frame.f_back is not None:
         frame = frame.f_back
     return f"{display(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _runs_ours(frame: FrameType) -> bool:
+    """By module, since methods that Python writes for us (of dataclasses) have no file."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "ebrl"
 
 
 def short(where: str) -> str:
@@ -53,13 +59,20 @@ def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
     return tuple(sorted(dict.fromkeys(diagnostics), key=key))
 
 
+def meant(word: str, words: Iterable[str]) -> str | None:
+    """The one of `words` that was probably meant: spelt alike, or one the beginning of the other."""
+    lower = {each.lower(): each for each in words}
+    asked = word.lower()
+    close = difflib.get_close_matches(asked, list(lower), n=1, cutoff=0.5)
+    begun = [each for each in lower if asked and (asked.startswith(each) or each.startswith(asked))]
+    return next((lower[each] for each in (*begun, *close)), None)
+
+
 def near(word: str, words: Iterable[str]) -> str:
-    """A hint: the nearest of `words`, or all of them where none is near."""
+    """A hint: the one of `words` that was probably meant, or all of them where none is near."""
     known = list(words)
-    lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(word.lower(), list(lower), n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {lower[close[0]]!r}?"
+    if (close := meant(word, known)) is not None:
+        return f"did you mean {close!r}?"
     return f"there is {listed(known)}" if known else "there is none"
 
 

@@ -55,10 +55,10 @@ def flows_of(graph: Graph, environments: int) -> list[Flow]:
             produce=tokens_per_firing(edge.source),
             consume=tokens_per_firing(edge.target),
             initial=edge.initial if whole(edge.initial, 0) else 0,
-            reuse=edge.reuse if whole(edge.reuse) else 1,
+            reuse=edge.reuse if whole(edge.reuse) and trains(edge) else 1,
             key=number,
         )
-        for number, edge in enumerate(graph.edges)
+        for number, edge in graph.single_edges()
         if not edge.latest
     ]
     names = [each.name for each in graph.declarations]
@@ -74,5 +74,6 @@ def flows_of(graph: Graph, environments: int) -> list[Flow]:
     return flows
 
 
-def edge_of(graph: Graph, flow: Flow) -> Edge:
-    return graph.edges[flow.key]
+def trains(edge: Edge) -> bool:
+    """Does it bring data to a learner?"""
+    return edge.target.declaration.kind == "train"

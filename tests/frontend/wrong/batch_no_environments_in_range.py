@@ -1,0 +1,14 @@
+# Synchronous: no number of environments in the range fits.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=(9, 15))
+act = graph.generate(Linear())
+ppo = graph.train(Learn(), max_staleness=0)  # wrong: batch-not-environments
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

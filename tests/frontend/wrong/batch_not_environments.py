@@ -1,0 +1,14 @@
+# Synchronous: the batch is no multiple of envs × horizon.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=6)
+act = graph.generate(Linear())
+ppo = graph.train(Learn(), max_staleness=0)  # wrong: batch-not-environments
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

@@ -1,0 +1,18 @@
+# The simulator gives float64 where the policy takes float32.
+import ebrl
+from toy import Learn, Linear, Reach
+
+class Typed(Linear):
+    obs = ebrl.In(ebrl.Spec("float32", (3,)))
+
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(dtype="float64"), envs=8)
+act = graph.generate(Typed())
+ppo = graph.train(Learn())
+
+sim.obs >> act.obs  # wrong: dtype-mismatch
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

@@ -1,0 +1,18 @@
+# The policy wants bytes.
+import ebrl
+from toy import Learn, Linear, Reach
+
+class Typed(Linear):
+    obs = ebrl.In(ebrl.Spec("uint8", (3,)))
+
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Typed())
+ppo = graph.train(Learn())
+
+sim.obs >> act.obs  # wrong: dtype-mismatch
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

@@ -1,0 +1,5 @@
+# The class is named, no graph is made.
+# wrong file: graph-missing
+import ebrl
+
+graph = ebrl.Graph

@@ -1,0 +1,14 @@
+# Transitions would be dropped uncounted.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())
+ppo = graph.train(Learn())
+
+sim.obs >> act.obs
+act.action >> sim.action
+graph.connect(sim.transition, ppo.transition, keep="latest")  # wrong: keep-misplaced
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

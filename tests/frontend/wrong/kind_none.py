@@ -1,0 +1,4 @@
+# A graph without stages.
+import ebrl
+
+graph = ebrl.Graph("wrong")  # wrong: kind-missing

@@ -1,0 +1,15 @@
+# Two simulators in one graph.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+more = graph.simulate(Reach(), envs=4)  # wrong: kind-several, input-unconnected
+act = graph.generate(Linear())
+ppo = graph.train(Learn())
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

@@ -1,0 +1,14 @@
+# Two inputs are joined.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())
+ppo = graph.train(Learn())
+
+sim.obs >> act.obs
+sim.action >> act.obs  # wrong: port-direction
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

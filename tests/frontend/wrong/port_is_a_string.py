@@ -1,0 +1,14 @@
+# Ports are attributes, not strings.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())  # wrong: input-unconnected
+ppo = graph.train(Learn())
+
+sim.obs >> "act.obs"  # wrong: port-not-a-port
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

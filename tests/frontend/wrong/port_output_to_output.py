@@ -1,0 +1,14 @@
+# Two outputs are joined.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())  # wrong: input-unconnected
+ppo = graph.train(Learn())
+
+sim.obs >> act.action  # wrong: port-direction
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

@@ -1,0 +1,14 @@
+# Versions are counted in whole numbers.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())
+ppo = graph.train(Learn(), max_staleness=0.5)  # wrong: staleness-invalid
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

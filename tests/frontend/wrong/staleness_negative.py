@@ -1,0 +1,14 @@
+# Data from the future.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())
+ppo = graph.train(Learn(), max_staleness=-1)  # wrong: staleness-invalid
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights

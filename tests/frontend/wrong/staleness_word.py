@@ -1,0 +1,14 @@
+# A bound is a number.
+import ebrl
+from toy import Learn, Linear, Reach
+
+graph = ebrl.Graph("wrong")
+sim = graph.simulate(Reach(), envs=8)
+act = graph.generate(Linear())
+ppo = graph.train(Learn(), max_staleness="any")  # wrong: staleness-invalid
+
+sim.obs >> act.obs
+act.action >> sim.action
+sim.transition >> ppo.transition
+act.behaviour >> ppo.behaviour
+ppo.weights >> act.weights
