@@ -156,7 +156,7 @@ class PPOBody:
         value, prox = self._evaluate(rows, action)
         behaviour = batch.log_prob[segment]
         log_weight = np.where(given.valid, prox - behaviour, 0).astype(np.float32)
-        weight = np.minimum(np.exp(log_weight), np.float32(settings.behaviour_cap))
+        weight = np.exp(np.minimum(log_weight, np.float32(np.log(settings.behaviour_cap))))
         if settings.advantages == "vtrace":
             advantage, target = vtrace(
                 given,

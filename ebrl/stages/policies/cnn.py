@@ -1,0 +1,104 @@
+"""The network of `CNNPolicy`: convolutions over each image, vectors joined, actor and critic on top.
+
+Invariant: images arrive as uint8 [b, height, width, channels] and are scaled here; nobody stores
+them as floats. Actor and critic share the features, so `evaluate` computes them once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ebrl.frontend.program import EnvironmentProgram
+from ebrl.stages.policies.actor_critic import (
+    ActionHead,
+    Distribution,
+    Network,
+    Observation,
+    activation,
+    layer,
+    perceptron,
+)
+from ebrl.stages.policies.mlp import vectors_of
+from ebrl.stages.policies.normalise import RunningNormaliser
+
+if TYPE_CHECKING:
+    from ebrl.stages.networks import CNNPolicy
+
+KERNELS = ((8, 4), (4, 2), (3, 1))  # (size, stride) of the three convolutions, Mnih et al. (2015)
+
+
+class ImageEncoder(nn.Module):
+    """[b, height, width, channels] uint8 → [b, features]."""
+
+    def __init__(self, policy: CNNPolicy, shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        height, width, channels = shape
+        parts: list[nn.Module] = []
+        for outputs, (size, stride) in zip(policy.channels, KERNELS, strict=True):
+            convolution = nn.Conv2d(channels, outputs, size, stride)
+            nn.init.orthogonal_(convolution.weight, math.sqrt(2))
+            nn.init.zeros_(convolution.bias)
+            parts += [convolution, activation(policy.activation)]
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+            channels = outputs
+        parts += [
+            nn.Flatten(),
+            layer(channels * height * width, policy.features, math.sqrt(2)),
+            activation(policy.activation),
+        ]
+        self.layers = nn.Sequential(*parts)
+
+    def forward(self, image: Tensor) -> Tensor:
+        # Scaled in one pass; channels stay last in memory, which convolutions on the CPU prefer.
+        scaled: Tensor = self.layers(image.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255))
+        return scaled
+
+
+class CNNNetwork(Network):
+    def __init__(self, policy: CNNPolicy, environment: EnvironmentProgram) -> None:
+        super().__init__()
+        images = {
+            path: tensor.shape for path, tensor in environment.obs.items() if tensor.dtype == "uint8"
+        }
+        self.paths = tuple(images)
+        self.encoders = nn.ModuleList(
+            ImageEncoder(policy, (int(s[0]), int(s[1]), int(s[2]))) for s in images.values()
+        )
+        self.vector = vectors_of(environment)
+        self.normaliser = (
+            RunningNormaliser(self.vector.size)
+            if policy.normalise_obs and self.vector.size
+            else None
+        )
+        self.head = ActionHead(environment.action, policy.log_std_init)
+        sizes = (policy.features * len(images) + self.vector.size, *policy.hidden)
+        self.actor = perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
+        self.critic = perceptron((*sizes, 1), policy.activation, last_gain=1.0)
+
+    def _features(self, obs: Observation) -> Tensor:
+        parts = [
+            encode(obs[path]) for path, encode in zip(self.paths, self.encoders, strict=True)
+        ]
+        if self.vector.size:
+            x = self.vector(obs)
+            parts.append(x if self.normaliser is None else self.normaliser(x))
+        return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+
+    def distribution(self, obs: Observation) -> Distribution:
+        made: Distribution = self.head(self.actor(self._features(obs)))
+        return made
+
+    def value(self, obs: Observation) -> Tensor:
+        return self.critic(self._features(obs)).squeeze(-1)
+
+    def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
+        features = self._features(obs)
+        return self.head(self.actor(features)), self.critic(features).squeeze(-1)
+
+    def observe(self, obs: Observation) -> None:
+        if self.normaliser is not None:
+            self.normaliser.update(self.vector(obs))
