@@ -43,7 +43,7 @@ def _kinds(graph: Graph) -> Iterator[Diagnostic]:
     if missing:
         yield Diagnostic(
             code="kind-missing",
-            message=f"the graph has no {listed(missing, 'and no')} stage",
+            message=f"the graph has {listed([f'no {kind}' for kind in missing])} stage",
             where=graph.where,
             hint="; ".join(f"add graph.{kind}({KINDS[kind]})" for kind in missing),
         )

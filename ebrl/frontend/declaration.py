@@ -139,8 +139,7 @@ def misfit(graph: Graph, source: object, target: object) -> tuple[str, str, str]
             hint = near("", [f"{declared.name}.{n}" for n in names])
             return "port-not-named", f"{declared.name} is a stage; an edge joins ports", hint
         if not isinstance(end, End):
-            text = f"{end!r} is no port of a stage ({type(end).__name__})"
-            return "port-not-a-port", text, "write: a.out >> b.inp, with stages of this graph"
+            return "port-not-a-port", *_no_port(end)
     assert isinstance(source, End)
     assert isinstance(target, End)
     for end in (source, target):
@@ -164,3 +163,13 @@ def misfit(graph: Graph, source: object, target: object) -> tuple[str, str, str]
         text = f"{source} >> {target}: a stage cannot feed itself"
         return "edge-self", text, "keep what it remembers inside the stage"
     return None
+
+
+def _no_port(thing: object) -> tuple[str, str]:
+    """What stands where a port should, and what to write."""
+    returned = "use what graph.simulate, generate, train or stage returned: act = graph.generate(…)"
+    if isinstance(thing, Port):
+        return "a port of a stage's class stands where one of a declared stage should", returned
+    if isinstance(thing, Stage):
+        return f"the {type(thing).__name__} itself stands where a port of a declared stage should", returned
+    return f"{thing!r} is no port ({type(thing).__name__})", "write: a.out >> b.inp"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 import traceback
 from pathlib import Path
 
 from ebrl.errors import Diagnostic, EbrlError, GraphError
+from ebrl.frontend import graph as declaration_graph
 from ebrl.frontend.place import display, is_ours, near
 
 _FRAMES = 3
@@ -67,10 +70,33 @@ def _hint(error: BaseException) -> str:
     """Near misses that Python itself would have shown."""
     if isinstance(error, AttributeError) and error.name:
         return _close(error.name, [n for n in dir(error.obj) if not n.startswith("_")])
+    if isinstance(error, TypeError):
+        text = str(error)
+        if "'End'" in text or "'Node'" in text:
+            return "an edge is written a.out >> b.inp"
+        return _of_call(text, error)
     if isinstance(error, NameError) and error.name and error.__traceback__ is not None:
         frame = list(traceback.walk_tb(error.__traceback__))[-1][0]
         return _close(error.name, [*frame.f_locals, *frame.f_globals])
     return ""
+
+
+def _of_call(text: str, error: BaseException) -> str:
+    """For a keyword that a call does not take: the one that it does."""
+    match = re.search(r"^([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", text)
+    if match is None or error.__traceback__ is None:
+        return ""
+    name, keyword = match.groups()
+    frame = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    scope = {**vars(declaration_graph), **frame.f_globals, **frame.f_locals}
+    first, *rest = name.split(".")
+    called = scope.get(first)
+    for each in rest:
+        called = getattr(called, each, None)
+    try:
+        return _close(keyword, list(inspect.signature(called).parameters)) if callable(called) else ""
+    except (TypeError, ValueError):
+        return ""
 
 
 def _close(word: str, words: list[str]) -> str:

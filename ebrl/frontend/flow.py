@@ -13,7 +13,6 @@ from fractions import Fraction
 from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Declaration, Edge
 from ebrl.frontend.graph import Graph
-from ebrl.frontend.place import listed
 from ebrl.frontend.rates import (
     Balance,
     Deadlock,
@@ -58,7 +57,7 @@ def analyse(
         most = flows_of(graph, high)
         for flow in most:
             bounds[flow.key] = _bound(graph, most, flow, balanced)
-            faults += _pinned(graph, flow, balanced)
+            faults += _pinned(graph.edges[flow.key], flow)
     return Rates(balanced.firings, initial, bounds), faults
 
 
@@ -102,12 +101,16 @@ def _conflict(graph: Graph, flow: Flow, balanced: Balance) -> Diagnostic:
     return _fault(
         "rate-inconsistent",
         f"{edge}: per environment step {given} tokens come and {taken} are taken; {grows}"
-        f"\n  {edge.source}: {flow.produce} a firing{reused} × {before} firings = {given}"
-        f"\n  {edge.target}: {flow.consume} a firing × {after} firings = {taken}",
+        f"\n  {edge.source}: {flow.produce} a firing{reused} × {_firings(before)} = {given}"
+        f"\n  {edge.target}: {flow.consume} a firing × {_firings(after)} = {taken}",
         edge,
         f"with the other edges as they are, {edge.target} must take {before * flow.given / after} a firing, "
         f"or {edge.source} give {taken / before / flow.reuse}",
     )
+
+
+def _firings(number: Fraction) -> str:
+    return f"{number} firing{'s' * (number != 1)}"
 
 
 def _unreached(graph: Graph, balanced: Balance, simulator: Declaration) -> Iterator[Diagnostic]:
@@ -153,13 +156,12 @@ def _deadlock(graph: Graph, found: Deadlock) -> Diagnostic:
         "loop-without-tokens" if found.empty else "loop-short-of-tokens",
         f"the stages {around} wait for each other{lines}",
         closing,
-        f"let it begin: graph.connect({closing.source}, {closing.target}, initial={last.consume}), "
+        f"let it begin full: graph.connect(…, …, initial={last.consume}), "
         'or keep="latest" where the newest value is enough',
     )
 
 
-def _pinned(graph: Graph, flow: Flow, balanced: Balance) -> Iterator[Diagnostic]:
-    edge = graph.edges[flow.key]
+def _pinned(edge: Edge, flow: Flow) -> Iterator[Diagnostic]:
     if edge.capacity is None or not whole(edge.capacity):
         return
     least = least_capacity(flow)
@@ -170,6 +172,5 @@ def _pinned(graph: Graph, flow: Flow, balanced: Balance) -> Iterator[Diagnostic]
             f"{edge}: capacity {edge.capacity}, but {least} tokens are needed to go on at all: "
             f"{given} given a firing, {taken} taken a firing, {flow.initial} at the start",
             edge,
-            f"capacity at least {least}; remove it to have it derived "
-            f"({listed(sorted({str(balanced.firings[flow.source])}))} firings per environment step)",
+            f"capacity at least {least}; remove it to have it derived",
         )

@@ -198,7 +198,7 @@ def _dtype_fault(edge: Edge, given: Tensor, taken: Tensor, at: str, ends: str) -
     safe = np.can_cast(given.dtype, taken.dtype, "same_kind")
     code = "cast-impossible" if edge.cast is not False and not safe else "dtype-mismatch"
     message = f"{edge}: the dtype{at} is {given.dtype}, {taken.dtype} wanted{ends}"
-    hint = f"convert on purpose: graph.connect({edge.source}, {edge.target}, cast=True)"
+    hint = "convert on purpose: graph.connect(…, …, cast=True)"
     if not safe:
         hint = f"{given.dtype} cannot become {taken.dtype} by a cast; change one of the declarations"
     return [Diagnostic(code=code, message=message, where=edge.where, hint=hint)]

@@ -73,7 +73,7 @@ def near(word: str, words: Iterable[str]) -> str:
     known = list(words)
     if (close := meant(word, known)) is not None:
         return f"did you mean {close!r}?"
-    return f"there is {listed(known)}" if known else "there is none"
+    return f"known: {listed(known)}" if known else "there is none"
 
 
 def listed(words: Iterable[object], last: str = "and") -> str:

@@ -76,6 +76,7 @@ def arithmetic_faults(
         count = f"{low}" if low == high else f"{low} to {high}"
         step = low * segment
         fits = [n for n in range(1, segments + 1) if segments % n == 0]
+        fitting = " or ".join(str(each * segment) for each in _shareable(segments, low, high))
         near = sorted(sorted(fits, key=lambda n: (abs(n - low), n))[:3])
         yield Diagnostic(
             code="batch-not-environments",
@@ -83,7 +84,7 @@ def arithmetic_faults(
             f"batch, so batch is a multiple of envs × segment: {count} × {segment} "
             + (f"= {step}, and {batch} / {step} = {batch / step:.4g}" if low == high else f"≠ {batch}"),
             where=learner.where,
-            hint=f"batch {_nearest(batch, step)}; or envs {', '.join(map(str, near))}; or max_staleness 1",
+            hint=f"batch {fitting}; or envs {', '.join(map(str, near))}; or max_staleness 1",
         )
     elif bound > 0 and low * segment > (bound + 1) * batch:
         most = (bound + 1) * batch // segment
@@ -95,6 +96,17 @@ def arithmetic_faults(
             where=learner.where,
             hint=f"envs at most {most}, or batch at least {-(-low * segment // (bound + 1))}",
         )
+
+
+def _shareable(segments: int, low: int, high: int) -> list[int]:
+    """The nearest numbers of segments, either way, that some number of environments shares evenly."""
+
+    def shared(count: int) -> bool:
+        return any(count % each == 0 for each in range(low, min(high, count) + 1))
+
+    below = next((each for each in range(segments - 1, low - 1, -1) if shared(each)), None)
+    above = next(each for each in range(max(segments + 1, low), segments + low + 1) if shared(each))
+    return [above] if below is None else [below, above]
 
 
 def _nearest(value: int, step: int) -> str:
