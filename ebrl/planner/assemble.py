@@ -1,0 +1,297 @@
+"""A binding becomes the plan: replicas with node, device, cores and environments; buffers; prediction.
+
+Invariant: environments are numbered node by node, so a node's simulators and policies serve the same
+contiguous range, each environment exactly once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ebrl.frontend.program import Program
+from ebrl.planner import layout, profile
+from ebrl.planner.bind import Binding, NodeFill
+from ebrl.planner.clock import weakest
+from ebrl.planner.cores import Wish, core_ids, place
+from ebrl.planner.demand import Demand
+from ebrl.planner.hardware import Cluster, NodeClass
+from ebrl.planner.learning import published_bytes
+from ebrl.planner.options import Option
+from ebrl.planner.plan import (
+    Buffers,
+    Environments,
+    Made,
+    Plan,
+    Prediction,
+    Replica,
+    StagePlan,
+)
+from ebrl.planner.profile import Point
+from ebrl.planner.request import CompileOptions
+from ebrl.planner.search import Found
+from ebrl.planner.space import Space
+from ebrl.planner.telling import bottleneck
+
+UNMADE = Made(version="", solver="", solve_s=0.0, total_s=0.0, created_at="")
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A replica while it is being made."""
+
+    option: Option
+    node: str
+    device: int | None
+    busy: float
+    sm_start: int = 0
+    environments: tuple[int, int] | None = None
+    core_set: tuple[int, ...] = ()
+    share: int = 0
+
+
+def plan(
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+    found: Found,
+    binding: Binding,
+) -> Plan:
+    """Everything but `made`."""
+    space = found.allocation.space
+    count = _environment_count(space, binding)
+    seats = _seats(space, cluster, binding, count)
+    stages = tuple(_stage(space, demand, seats, binding.throughput) for demand in space.demands)
+    used = _used(program, points)
+    name, why = bottleneck(space, binding, stages)
+    eta = 0 if space.schedule == "synchronous" else (
+        options.max_staleness
+        if options.max_staleness is not None
+        else (program.training.max_staleness if program.training else 0)
+    )  # fmt: skip
+    return Plan(
+        program=program,
+        program_sha256=program.sha256,
+        cluster=cluster,
+        cluster_sha256=cluster.digest(),
+        profile=used,
+        profile_sha256=profile.digest(used),
+        objective=options.objective,
+        at_least=options.at_least,
+        schedule=space.schedule,
+        max_staleness=eta,
+        stages=stages,
+        environments=Environments(count=count, groups=space.groups),
+        buffers=_buffers(program, count, eta, sum(len(s.replicas) for s in stages)),
+        prediction=Prediction(
+            throughput_env_steps_per_s=binding.throughput,
+            bound_env_steps_per_s=found.bound,
+            gap=max(0.0, found.bound - binding.throughput) / found.bound,
+            bottleneck=name,
+            why=why,
+            status=found.status,
+        ),
+        pins=options.pins,
+        made=UNMADE,
+    )
+
+
+def _used(program: Program, points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Points of the program's stages, in the order of their places."""
+    keys = {key for stage in program.stages for key in (stage.profile_key, stage.name) if key}
+    return tuple(sorted((p for p in points if p.stage in keys), key=lambda p: p.place))
+
+
+def _environment_count(space: Space, binding: Binding) -> int:
+    """What the nodes need, at least what the user asked for."""
+    needed = sum(node.environments for node in binding.nodes)
+    return min(max(needed, space.environments[0]), space.environments[1])
+
+
+def _seats(space: Space, cluster: Cluster, binding: Binding, count: int) -> dict[str, list[_Seat]]:
+    """Replicas of each stage, node by node."""
+    seats: dict[str, list[_Seat]] = defaultdict(list)
+    given = _spread(count, [node.environments for node in binding.nodes])
+    pace = _pace(space, binding)
+    first = 0
+    for node, environments in zip(binding.nodes, given, strict=True):
+        each = space.classes[node.k]
+        name = "local" if cluster.local else f"{each.node.name}-{node.index}"
+        here = _node_seats(space, node, name, pace)
+        _give_cores(space, each.node, cluster, here)
+        for demand in space.demands:
+            mine = [seat for seat in here if seat.option.stage == demand.name]
+            if demand.loop and environments:
+                _give_environments(demand, mine, first, environments)
+                mine = [seat for seat in mine if seat.environments is not None]
+            seats[demand.name].extend(mine)
+        first += environments
+    _give_shares(space, seats)
+    return seats
+
+
+def _pace(space: Space, binding: Binding) -> dict[str, float]:
+    """How much of what each stage could do the plan asks for: the rest of the time it waits."""
+    supply: Counter[str] = Counter()
+    for node in binding.nodes:
+        each = space.classes[node.k]
+        for busy in node.on_cores:
+            option = each.on_cores[busy.option]
+            supply[option.stage] += option.rate * busy.busy  # type: ignore[assignment]
+        for device in node.device_busy:
+            for busy in device:
+                option = each.on_device[busy.option]
+                supply[option.stage] += option.rate * busy.busy  # type: ignore[assignment]
+    return {
+        demand.name: min(1.0, demand.items * binding.throughput / supply[demand.name])
+        for demand in space.demands
+        if supply[demand.name] > 0 and space.schedule == "asynchronous"
+    }
+
+
+def _node_seats(space: Space, node: NodeFill, name: str, pace: dict[str, float]) -> list[_Seat]:
+    each = space.classes[node.k]
+    found = []
+    for device, (pattern, works) in enumerate(zip(node.patterns, node.device_busy, strict=True)):
+        start = 0
+        for busy in works:
+            option = each.on_device[busy.option]
+            shared = bool(each.patterns.shared[pattern]) or space.apart(option)
+            found.append(
+                _Seat(
+                    option=option,
+                    node=name,
+                    device=device,
+                    busy=busy.busy * pace.get(option.stage, 1.0),
+                    sm_start=0 if shared else start,
+                )
+            )
+            start += 0 if shared else option.sms
+    for busy in node.on_cores:
+        option = each.on_cores[busy.option]
+        found.append(
+            _Seat(
+                option=option, node=name, device=None, busy=busy.busy * pace.get(option.stage, 1.0)
+            )
+        )
+    return found
+
+
+def _give_cores(space: Space, node: NodeClass, cluster: Cluster, seats: Sequence[_Seat]) -> None:
+    ids = core_ids(node)
+    for apart in (False, True):  # a synchronous learner has the cores to itself in its own phase
+        mine = [seat for seat in seats if space.apart(seat.option) is apart]
+        wishes = [Wish(share=_cores(space, seat), numa_hint=seat.device) for seat in mine]
+        for seat, chosen in zip(mine, place(ids, node, wishes), strict=True):
+            seat.core_set = chosen
+
+
+def _cores(space: Space, seat: _Seat) -> float:
+    """Cores of a replica: what it is busy with on pooled cores, what it keeps beside its own SMs."""
+    if seat.device is None:
+        return seat.option.cores * seat.busy
+    return seat.option.cores
+
+
+def _give_environments(demand: Demand, seats: list[_Seat], first: int, count: int) -> None:
+    """Contiguous ranges, in proportion to what each replica does."""
+    weights = [max(1, round(1e6 * seat.option.rate * max(seat.busy, 1e-3))) for seat in seats]
+    limits = [
+        seat.option.resident if demand.holds and seat.option.resident else count for seat in seats
+    ]
+    begin = first
+    for seat, size in zip(seats, _spread(count, weights, limits), strict=True):
+        if size:
+            seat.environments = (begin, begin + size)
+            begin += size
+
+
+def _spread(count: int, weights: Sequence[int], limits: Sequence[int] | None = None) -> list[int]:
+    """`count` in whole parts in proportion to the weights (largest remainders), none above its limit."""
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    parts = [count * w // whole for w in weights]
+    if limits is not None:
+        parts = [min(p, limit) for p, limit in zip(parts, limits, strict=True)]
+    order = sorted(range(len(weights)), key=lambda i: (-((count * weights[i]) % whole), i))
+    left = count - sum(parts)
+    while left > 0:
+        before = left
+        for i in order:
+            if left and weights[i] and (limits is None or parts[i] < limits[i]):
+                parts[i] += 1
+                left -= 1
+        if left == before:
+            break
+    return parts
+
+
+def _give_shares(space: Space, seats: dict[str, list[_Seat]]) -> None:
+    """Each rank takes of an update in proportion to its speed."""
+    for demand in space.demands:
+        if demand.learns and space.mode is not None:
+            ranks = seats[demand.name]
+            weights = [max(1, round(1e6 * seat.option.rate * seat.busy)) for seat in ranks]
+            for seat, share in zip(ranks, _spread(space.mode.batch, weights), strict=True):
+                seat.share = share
+
+
+def _stage(
+    space: Space, demand: Demand, seats: dict[str, list[_Seat]], throughput: float
+) -> StagePlan:
+    mine = seats[demand.name]
+    capacity = math.fsum(seat.option.rate for seat in mine)
+    common, _ = Counter(seat.option for seat in mine).most_common(1)[0]
+    replicas = tuple(
+        Replica(
+            index=index,
+            node=seat.node,
+            device=seat.device,
+            sms=seat.option.sms,
+            sm_start=seat.sm_start,
+            cores=_cores(space, seat),
+            core_set=seat.core_set,
+            threads=max(1, math.floor(seat.option.cores)),
+            batch=seat.option.batch,
+            environments=seat.environments,
+            share=seat.share,
+            busy=seat.busy,
+        )
+        for index, seat in enumerate(mine)
+    )
+    return StagePlan(
+        name=demand.name,
+        kind=demand.stage.kind,
+        batch=space.mode.batch if demand.learns and space.mode else common.batch,
+        seconds=common.seconds,
+        items_per_s=capacity,
+        utilisation=min(1.0, demand.items * throughput / capacity) if capacity else 0.0,
+        source=weakest([seat.option.source for seat in mine]),  # type: ignore[arg-type]
+        memory_bytes=common.memory_bytes or common.ram_bytes,
+        replicas=replicas,
+    )
+
+
+def _buffers(program: Program, environments: int, eta: int, workers: int) -> Buffers:
+    """Sizes, to the byte, of what the data plane shares; a graph without environments shares nothing."""
+    if program.environment is None or program.training is None:
+        return Buffers(segments=0, horizon=0, segment_bytes=0, weights_bytes=0, slab_bytes=0)
+    segments = layout.segment_count(program, environments, eta)
+    weights = int(published_bytes(program))
+    return Buffers(
+        segments=segments,
+        horizon=program.training.horizon,
+        segment_bytes=layout.segment_bytes(program),
+        weights_bytes=weights,
+        slab_bytes=layout.slab_layout(
+            program,
+            environments=environments,
+            segments=segments,
+            workers=workers,
+            weights_bytes=weights,
+        ).total_bytes,
+    )

@@ -1,0 +1,76 @@
+"""From what the user names to a plan: the graph is loaded and checked, the hardware resolved, the stage
+times gathered (profiles, else a calibration of this machine, else the shipped ones), then compiled.
+
+Invariant: a point keeps its provenance on the way; a calibration happens only for this machine, only
+where no profile was given, and says that it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ebrl.frontend.program import Program
+from ebrl.planner.hardware import Cluster
+from ebrl.planner.plan import Plan
+from ebrl.planner.profile import Point
+from ebrl.planner.request import CompileOptions
+
+Calibrate = Callable[[Program, Path, Cluster], tuple[tuple[Point, ...], int]]
+"""Measures a program's stages on this machine: points, and the bytes of a policy's weights."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, by name."""
+
+    graph: Path
+    cluster: str
+    profiles: tuple[Path, ...] = ()
+    options: CompileOptions = CompileOptions()
+
+
+def prepare(request: Request, *, calibrate: Calibrate) -> Plan:
+    """Load, check, resolve, measure where that is needed, compile."""
+    from ebrl.frontend.check import check
+    from ebrl.frontend.load import load_graph
+    from ebrl.planner.cluster import parse
+    from ebrl.planner.compile import compile
+
+    cluster = parse(request.cluster)
+    program = check(load_graph(request.graph))
+    program, points = stage_times(program, cluster, request, calibrate)
+    return compile(program, cluster, points, options=request.options)
+
+
+def stage_times(
+    program: Program, cluster: Cluster, request: Request, calibrate: Calibrate
+) -> tuple[Program, tuple[Point, ...]]:
+    """The points to plan with, and the program with what only a measurement tells."""
+    from ebrl.planner import profile
+    from ebrl.planner.shipped import shipped
+
+    if request.profiles:
+        given = [profile.read(path) for path in request.profiles]
+        return program, profile.merge(*given).points
+    if not cluster.local or not _measurable(program):
+        return program, shipped(program)
+    points, weights_bytes = calibrate(program, request.graph, cluster)
+    stages = tuple(
+        msgspec.structs.replace(stage, weights_bytes=weights_bytes)
+        if stage.kind == "generate"
+        else stage
+        for stage in program.stages
+    )
+    return msgspec.structs.replace(program, stages=stages), points
+
+
+def _measurable(program: Program) -> bool:
+    """The runtime can measure one simulate, one generate and one train stage on cores."""
+    kinds = sorted(stage.kind for stage in program.stages)
+    return (
+        kinds == ["generate", "simulate", "train"]
+        and program.environment is not None
+        and all("cpu" in stage.runs_on for stage in program.stages)
+    )

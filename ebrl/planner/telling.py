@@ -1,0 +1,65 @@
+"""What holds the pipeline back, in words and arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ebrl.planner.bind import Binding
+from ebrl.planner.plan import StagePlan
+from ebrl.planner.space import Space
+
+FULL = 0.995
+
+
+def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> tuple[str, str]:
+    """A stage's name, "environments" or "staleness", and why."""
+    rate = binding.throughput
+    flight = _in_flight(space, stages, rate)
+    if flight >= FULL * space.in_flight:
+        return "staleness", (
+            f"{flight:.1f} environments have to be on their way and the staleness bound lets "
+            f"{space.in_flight:.0f}"
+        )
+    busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
+    spent = {stage.name: _core_seconds(space, stage, rate) for stage in stages}
+    cores = sum(space.classes[node.k].node.cores for node in binding.nodes)
+    used = math.fsum(spent.values()) * rate
+    if space.schedule == "asynchronous" and cores and used >= FULL * cores:
+        name = max(spent, key=lambda each: (spent[each], each))
+        parts = " + ".join(
+            f"{seconds * 1e6:.0f} µs {each}" for each, seconds in spent.items() if seconds > 0
+        )
+        return name, (
+            f"{cores} cores ÷ ({parts}) of core time an environment step = {rate:,.0f} steps/s; "
+            f"{name} takes {spent[name] / math.fsum(spent.values()):.0%} of it"
+        )
+    if flight >= FULL * space.environments[1]:
+        return "environments", (
+            f"{flight:.1f} of {space.environments[1]} environments are on their way at any time "
+            "(Little's law): more of them would hide more latency"
+        )
+    if space.schedule == "synchronous":
+        share = {stage.name: rate / max(stage.items_per_s, 1e-12) for stage in stages}
+        name = max(share, key=lambda each: (share[each], each))
+        return name, "rollout and training alternate (max_staleness=0); this takes most of the time"
+    return busiest.name, (
+        f"{busiest.name} is busy {busiest.utilisation:.0%} of the time: "
+        f"{len(busiest.replicas)} × {busiest.replicas[0].batch} items in {busiest.seconds:.4g} s"
+    )
+
+
+def _core_seconds(space: Space, stage: StagePlan, rate: float) -> float:
+    """Core time that one environment step costs the stage."""
+    return math.fsum(replica.cores for replica in stage.replicas) / rate
+
+
+def _in_flight(space: Space, stages: Sequence[StagePlan], rate: float) -> float:
+    """Environments inside a call of a loop stage, on average."""
+    loop = {demand.name for demand in space.demands if demand.loop}
+    return math.fsum(
+        replica.busy * (replica.batch if replica.batch > 0 else 1)
+        for stage in stages
+        if stage.name in loop
+        for replica in stage.replicas
+    )
