@@ -1,8 +1,8 @@
 """The profiles that come with the package, built from figures that others published.
 
-`python -m ebrl.planner.shipped` writes them anew from `data/published.toml`. Invariants: a figure whose
-hardware its source does not state is never shipped (it may illustrate, never calibrate); a shipped
-point is `published`, carries its source, and holds for the whole device it was read on.
+`python -m ebrl.planner.shipped` writes them anew from `data/published.toml`. Invariants: a figure
+whose hardware its source does not state is never shipped (it may illustrate, never calibrate); a
+shipped point is `published`, carries its source, and holds for the whole device it was read on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ebrl.frontend.program import Program
 from ebrl.planner import devices, profile
 from ebrl.planner.profile import Point, Profile
 
-# Which published figure (by its `what`, device) belongs to which stage, under which profile key. Where
-# the entry's `seconds` are of another model than the key's, the figure is in the entry's own source.
+# Which published figure (by its `what`, device) belongs to which stage, under which profile key.
+# Where the entry's `seconds` are of another model than the key's, its own source has the figure.
 KEYS: dict[tuple[str, str], dict[str, tuple[float, ...] | None]] = {
     (
         "ManiSkill3 FrankaBenchmark-v1, GPU simulation and rendering, rgb, 1 camera 640x480",

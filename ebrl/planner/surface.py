@@ -102,8 +102,8 @@ class Surface:
         width = np.where(high_q > low_q, high_q - low_q, 1.0)
         weight = np.where(high_q > low_q, (q - low_q) / width, 0.0).clip(0.0, 1.0)
         # Throughput is linear in the quota, so time is the weighted harmonic mean.
-        time: Floats = 1 / ((1 - weight) / median[lower, column] + weight / median[upper, column])
-        tail: Floats = 1 / ((1 - weight) / p95[lower, column] + weight / p95[upper, column])
+        time = 1.0 / ((1 - weight) / median[lower, column] + weight / median[upper, column])
+        tail = 1.0 / ((1 - weight) / p95[lower, column] + weight / p95[upper, column])
         share = np.where(q < self.quota[0], self.quota[0] / q, 1.0)
         held = np.maximum(resident[lower, column], resident[upper, column])
         standing = np.where(
@@ -120,7 +120,9 @@ class Surface:
         So no level is slower than one below it that knows the batch, whose standing it then has.
         """
         rows = [level.at(b) for level in self.levels]
-        median, p95, resident = (np.stack([row[i] for row in rows]) for i in range(3))
+        median = np.stack([row[0] for row in rows])
+        p95 = np.stack([row[1] for row in rows])
+        resident = np.stack([row[2] for row in rows])
         rank = np.stack([row[3] for row in rows])
         for i in range(1, len(rows)):
             known = self.levels[i - 1].contains(b)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ebrl.frontend.program import ActionProgram, EnvironmentProgram, TrainingProgram
+from ebrl.frontend.program import ActionProgram, EnvironmentProgram, Hardware, TrainingProgram
 from ebrl.frontend.spec import Spec
 from ebrl.frontend.stage import In, Out, Stage
 
@@ -46,7 +46,7 @@ class Policy(Stage):
     """A policy. Implement `network`: a torch module, see `ebrl.stages.policies.actor_critic`."""
 
     kind: ClassVar[str] = "generate"
-    runs_on = ("cpu", "gpu")
+    runs_on: ClassVar[tuple[Hardware, ...]] = ("cpu", "gpu")
     obs = In(doc="observation, as the simulator gives it")
     action = Out(doc="action, as the simulator takes it")
     behaviour = Out(doc="action, log-prob and weights version, as sampled")
@@ -72,7 +72,7 @@ class Learner(Stage):
     """A learner. Declares `horizon` (T) and `batch` (environment steps an update) as attributes."""
 
     kind: ClassVar[str] = "train"
-    runs_on = ("cpu", "gpu")
+    runs_on: ClassVar[tuple[Hardware, ...]] = ("cpu", "gpu")
     spans_devices = True
     transition = In(doc="what the simulator did")
     behaviour = In(doc="what the policy did")

@@ -64,13 +64,13 @@ class Model:
 
 # A 224-pixel image is 16 × 16 patches in SigLIP and DINOv2 with patches of 14 pixels: 256 tokens.
 IMAGE = 256
-# PaliGemma as π0 uses it: SigLIP So400m and Gemma 2B, of whose 2.5e9 parameters 0.5e9 embed tokens and
-# multiply nothing; the action expert has 0.3e9 (Black et al., 2024; "Running VLAs at Real-time Speed").
+# PaliGemma as π0 uses it: SigLIP So400m and Gemma 2B, of whose 2.5e9 parameters 0.5e9 embed tokens
+# and multiply nothing; the action expert has 0.3e9 (Black et al., 2024; arXiv 2510.26742).
 SIGLIP, GEMMA, EXPERT = 0.4e9, 2.5e9, 0.3e9
 GEMMA_ACTIVE = 2.0 / 2.5
 
-# 7.5e9: Llama 2 7B, DINOv2-L and SigLIP So400m (Kim et al., 2024). A pass takes 25 ms to launch, eager:
-# it is what remains of the 0.240 s that OpenVLA's seven passes take on an A100 (arXiv 2502.19645).
+# 7.5e9: Llama 2 7B, DINOv2-L and SigLIP So400m (Kim et al., 2024). A pass takes 25 ms to launch,
+# eager: what remains of the 0.240 s of OpenVLA's seven passes on an A100 (arXiv 2502.19645).
 _OPENVLA, _OPENVLA_LAUNCH_S = 7.5e9, 0.025
 # LoRA of rank 32, with gradient checkpointing (RLinf maniskill_ppo_openvlaoft.yaml): gradients flow
 # back through frozen weights (one forward's worth), and forwards again (one more): 6 FLOP in all.
@@ -113,12 +113,12 @@ MODELS: dict[str, Model] = {
         ),
         trained=_LORA_TRAINED,
         launch_s=7 * _OPENVLA_LAUNCH_S,
-        activation_bytes=0.2e9,  # keys and values: 32 layers × 2 × 4096 × 2 bytes × 293 tokens = 0.15e9
+        activation_bytes=0.2e9,  # keys, values: 32 × 2 × 4096 × 2 bytes × 293 tokens = 0.15e9
         training_activation_bytes=0.2e9,  # assumed
         source="OpenVLA: 7.5e9 parameters, 256 image and 30 text tokens, 7 decoding steps",
         training_source=_LORA_SOURCE,
     ),
-    # The same, but all actions of the chunk in one pass (Kim et al., 2025: 0.073 s on an A100, chunk 8).
+    # All actions of the chunk in one pass (Kim et al., 2025: 0.073 s on an A100 with a chunk of 8).
     "openvla-oft": Model(
         passes=(
             Pass(
@@ -129,20 +129,20 @@ MODELS: dict[str, Model] = {
         launch_s=_OPENVLA_LAUNCH_S,
         activation_bytes=0.2e9,
         training_activation_bytes=0.2e9,  # assumed: 32 checkpoints and one layer, and the logits
-        source="OpenVLA-OFT: 7.5e9 parameters, 256 image and 30 text tokens, 7 tokens an action, one pass",
+        source="OpenVLA-OFT: 7.5e9 parameters, 256 image and 30 text tokens, 7 an action, one pass",
         training_source=_LORA_SOURCE,
     ),
-    # Meta-World: one image (RLinf metaworld_50_ppo_openpi.yaml: num_images_in_input 1, num_steps 5);
-    # 48 tokens of text (openpi, π0's max_token_len).
+    # Meta-World: one image and 5 denoising steps (RLinf metaworld_50_ppo_openpi.yaml), 48 tokens of
+    # text (openpi, π0's max_token_len).
     "pi0": _pi(
         1, 48, 5, "π0: SigLIP 0.4e9, Gemma 2.5e9, expert 0.3e9; 1 image, 48 text tokens, 5 steps"
     ),
     # LIBERO: openpi feeds three image slots, the third one masked, and up to 200 tokens of text and
     # state; 10 denoising steps are its default.
     "pi05": _pi(3, 200, 10, "π0.5: as π0; 3 image slots, 200 text tokens, 10 denoising steps"),
-    # GR00T N1.5 to N1.7: about 3e9 parameters, of which the action head (a diffusion transformer, 4
-    # steps) is taken as 0.8e9; RoboCasa's three images at 64 tokens each after pixel shuffling, 50 of
-    # text: assumed. Launching dominates: 0.156 s eager on an H100 (NVIDIA/Isaac-GR00T, N1.7).
+    # GR00T N1.5 to N1.7: about 3e9 parameters. Assumed: 0.8e9 of them are the action head (a
+    # diffusion transformer, 4 steps); three images at 64 tokens each after pixel shuffling; 50 of
+    # text. Launching dominates: 0.156 s eager on an H100 (NVIDIA/Isaac-GR00T, N1.7).
     "gr00t": Model(
         passes=(
             Pass(parameters=2.2e9, tokens=3 * 64 + 50),

@@ -1,8 +1,8 @@
-"""Pipelines that people run today, declared so that they can be planned with nothing of them installed.
+"""Pipelines that people run today, declared so that they can be planned with nothing installed.
 
 Simulators state their specs (`probed = False`), policies and learners what their models cost by
-arithmetic. Invariant: every number has its source beside it, or is called assumed. To run one of these
-pipelines, subclass the stages here and add `make`, `network` or `build`.
+arithmetic. Invariant: every number has its source beside it, or is called assumed. To run one of
+these pipelines, subclass the stages here and add `make`, `network` or `build`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ebrl.errors import RunError
-from ebrl.frontend.program import ActionProgram, Work
+from ebrl.frontend.program import ActionProgram, Hardware, Work
 from ebrl.frontend.spec import Spec
 from ebrl.stages.algorithms import PPO
 from ebrl.stages.base import Policy, Simulator
@@ -43,7 +43,7 @@ class DeclaredSimulator(Simulator):
     def make(self) -> Any:
         raise RunError(
             "planned-only",
-            f"{type(self).__name__}({self.task!r}) is declared for planning; it makes no environment",
+            f"{type(self).__name__}({self.task!r}) is declared for planning, not to run",
             hint="subclass it with a make() that returns a gymnasium.Env, or run with --emulate",
         )
 
@@ -92,7 +92,7 @@ class _MuJoCo(DeclaredSimulator):
 
 
 class Libero(_MuJoCo):
-    """A LIBERO suite (robosuite): agent and wrist camera, 7 actions of an operational-space controller."""
+    """A LIBERO suite (robosuite): agent and wrist camera, 7 actions of the end effector."""
 
     cameras: ClassVar = {"agentview": (256, 256), "wrist": (256, 256)}
     state: ClassVar = 8
@@ -118,7 +118,7 @@ class MetaWorld(_MuJoCo):
 
 
 class RoboCasa(_MuJoCo):
-    """A RoboCasa kitchen with a mobile Panda: three cameras, 12 actions (RLinf env/robocasa365.yaml)."""
+    """A RoboCasa kitchen, mobile Panda: three cameras, 12 actions (RLinf env/robocasa365.yaml)."""
 
     cameras: ClassVar = {"left": (224, 224), "wrist": (224, 224), "right": (224, 224)}
     state: ClassVar = 25
@@ -134,11 +134,11 @@ class RoboCasa(_MuJoCo):
 class VLA(Policy):
     """A vision-language-action model of `ebrl.stages.models`, answering `chunk` actions at once."""
 
+    runs_on: ClassVar[tuple[Hardware, ...]] = ("gpu",)
+
     def __init__(self, model: str, *, chunk: int) -> None:
         self.model = model
         self.chunk = chunk
-
-    runs_on = ("gpu",)
 
     def work(self) -> Work:
         model = MODELS[self.model]
@@ -158,14 +158,15 @@ class VLA(Policy):
 
 
 class VLAPPO(PPO):
-    """PPO on a vision-language-action model. `batch` is in environment steps, `micro_batch` in decisions.
+    """PPO on a vision-language-action model.
 
-    An update reads each decision once for the proximal policy and `epochs` times forwards and
-    backwards. What it holds beside the model: optimizer state of the trained parameters, and the
-    activations of one micro-batch.
+    `batch` is in environment steps, `micro_batch` in decisions (`chunk` steps each). An update
+    reads each decision once for the proximal policy and `epochs` times forwards and backwards. What
+    it holds beside the model: optimizer state of the trained parameters, and the activations of
+    one micro-batch.
     """
 
-    runs_on = ("gpu",)
+    runs_on: ClassVar[tuple[Hardware, ...]] = ("gpu",)
 
     def __init__(
         self,
