@@ -235,6 +235,30 @@ def transfer(
     return profile.of(moved).points
 
 
+def carried(
+    stage: str, device: DeviceKind, points: Sequence[Point], work: Work | None
+) -> tuple[Point, ...]:
+    """Estimates for a device from the points of another one; none where no other device has any.
+
+    The other is the kind of the catalogue whose points stand best, and of those the most numerous.
+    """
+    elsewhere: dict[str, list[Point]] = {}
+    for point in points:
+        if point.stage == stage and devices.lookup(point.device) is not None:
+            elsewhere.setdefault(point.device, []).append(point)
+    if not elsewhere:
+        return ()
+
+    def order(name: str) -> tuple[int, int, str]:
+        found = elsewhere[name]
+        return min(STANDING[point.source] for point in found), -len(found), name
+
+    best = min(elsewhere, key=order)
+    source = devices.find(best)
+    named = [msgspec.structs.replace(point, device=source.name) for point in elsewhere[best]]
+    return transfer(named, source, device, work)
+
+
 def for_stage(
     stage: StageProgram,
     device: DeviceKind | None,
@@ -244,30 +268,11 @@ def for_stage(
 ) -> StageTime:
     """The best founded time of a stage on a device: its points, else another device's, else work.
 
-    Points of another device are carried over only where estimates are allowed, from the device of
-    the catalogue with the best standing, then with the most points. Raises PlanError where nothing
-    is known.
+    Raises PlanError `profile-missing` where nothing is known.
     """
     key = stage.profile_key or stage.name
     name = CPU if device is None else device.name
-    mine = [point for point in points if point.stage == key and point.device == name]
+    mine = tuple(point for point in points if point.stage == key and point.device == name)
     if not mine and estimate and device is not None:
-        elsewhere: dict[str, list[Point]] = {}
-        for point in points:
-            if point.stage == key and devices.lookup(point.device) is not None:
-                elsewhere.setdefault(point.device, []).append(point)
-        if elsewhere:
-            best = min(
-                elsewhere,
-                key=lambda each: (
-                    min(STANDING[point.source] for point in elsewhere[each]),
-                    -len(elsewhere[each]),
-                    each,
-                ),
-            )
-            source = devices.find(best)
-            named = [
-                msgspec.structs.replace(point, device=source.name) for point in elsewhere[best]
-            ]
-            mine = list(transfer(named, source, device, stage.work))
+        mine = carried(key, device, points, stage.work)
     return StageTime(key, device, mine, work=stage.work, estimate=estimate)
