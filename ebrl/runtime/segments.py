@@ -121,9 +121,9 @@ class Segments:
             self._released[0] += 1
 
     @property
-    def releases(self) -> int:
-        """Grows whenever segments become free: the moment to try `start` again."""
-        return int(self._released[0])
+    def openings(self) -> int:
+        """Grows whenever `start` may say yes where it said no: segments freed, a new version."""
+        return int(self._released[0]) + int(self._weights_version[0])
 
     # -- anybody's ---------------------------------------------------------------------------------
 

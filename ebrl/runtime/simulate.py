@@ -85,7 +85,7 @@ class Simulate:
         self._seats: list[_Seat] = []
         self._cells: dict[int, list[dict[str, Array]]] = {}
         self._parked: list[int] = []
-        self._seen_releases = -1
+        self._seen_openings = -2
         self._unrung = 0
         self.episodes: list[Episode] = []
 
@@ -93,11 +93,11 @@ class Simulate:
         """Take one more environment and start its first episode as soon as it is admitted."""
         self._seats.append(_Seat(body))
         self._park(len(self._seats) - 1)
-        self._seen_releases = -1
+        self._seen_openings = -2
 
     def sweep(self) -> int:
         """Step everything that is ready; returns environment steps made, 0 if there was nothing."""
-        if self._parked and self._seen_releases != self._segments.releases:
+        if self._parked and self._seen_openings != self._segments.openings:
             self._unpark()
         ready = np.flatnonzero(self._state == EnvironmentState.NEEDS_STEP)
         if ready.size == 0:
@@ -239,7 +239,7 @@ class Simulate:
         self._state[env] = EnvironmentState.PARKED
 
     def _unpark(self) -> None:
-        self._seen_releases = self._segments.releases
+        self._seen_openings = self._segments.openings
         waiting, self._parked = self._parked, []
         for position, env in enumerate(waiting):
             segment = self._segments.start(self._first + env)

@@ -18,12 +18,14 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from ebrl.errors import RunError
 from ebrl.planner.layout import Layout
 
 Array = NDArray[Any]
+SHARE = 0.9  # of the free memory: the workers need some too
 
 
 class Slab:
@@ -39,8 +41,17 @@ class Slab:
         }
 
     @classmethod
-    def create(cls, layout: Layout) -> Slab:
-        """A zeroed slab, every page of it reserved."""
+    def create(cls, layout: Layout, *, available_bytes: int | None = None) -> Slab:
+        """A zeroed slab, every page of it reserved; RunError where the machine has too little.
+
+        The kernel would grant any size and then kill somebody, so what is free is asked first.
+        `available_bytes`: None for what this machine has free now.
+        """
+        free = psutil.virtual_memory().available if available_bytes is None else available_bytes
+        if layout.total_bytes > SHARE * free:
+            raise _too_large(
+                layout, f"{free / 1e9:.2f} GB are free, of which it may take {SHARE:.0%}"
+            )
         fd = os.memfd_create("ebrl-slab", os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, layout.total_bytes)
@@ -49,13 +60,7 @@ class Slab:
             os.close(fd)
             if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
                 raise
-            raise RunError(
-                "slab-too-large",
-                f"the plan needs {layout.total_bytes / 1e9:.2f} GB of shared memory and the system "
-                f"will not give it ({error.strerror})",
-                hint="plan again with fewer environments (envs=…), a smaller batch or horizon, or "
-                "a lower --max-staleness; each multiplies the segments that are alive at once",
-            ) from error
+            raise _too_large(layout, f"the system will not give it: {error.strerror}") from error
         return cls(fd, layout)
 
     def __getitem__(self, name: str) -> Array:
@@ -96,3 +101,12 @@ class Slab:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _too_large(layout: Layout, why: str) -> RunError:
+    return RunError(
+        "slab-too-large",
+        f"the plan needs {layout.total_bytes / 1e9:.2f} GB of shared memory; {why}",
+        hint="plan again with fewer environments (envs=…), a smaller batch or horizon, or a lower "
+        "--max-staleness; each multiplies the segments that are alive at once",
+    )

@@ -222,13 +222,13 @@ def train(worker: Worker) -> None:
         worker.tell(Ready())
         _settle()
         saved = time.monotonic()
-        releases = -1
+        openings = -2
         while not worker.stopping():
             begin = time.perf_counter_ns()
             update = learner.update(worker.stopping)
             worker.beat()
-            if worker.segments.releases != releases:
-                releases = worker.segments.releases
+            if worker.segments.openings != openings:
+                openings = worker.segments.openings
                 for bell in simulators:
                     bell.ring()
             if update is None:
