@@ -138,3 +138,44 @@ def near(name: str) -> str:
     if kinds:
         return f"did you mean {' or '.join(kinds)}? `ebrl clusters` lists all devices"
     return "`ebrl clusters` lists all devices; a YAML file may declare others"
+
+
+LEGEND = (
+    "\nRates are dense, of one device. A quota is the least number of SMs and the step, by green"
+    "\ncontext or MPS. Cores and RAM are what --cluster assumes for each device."
+    "\n* fp16: the device has no bf16. --json gives the source of every figure."
+)
+
+
+def cells(entry: Entry) -> tuple[str, ...]:
+    """One line of the table that `ebrl clusters` prints."""
+    kind = entry.kind
+    how = "" if kind.partition == "green context" else " MPS"
+    return (
+        kind.name,
+        str(kind.sms),
+        f"{kind.sm_min} by {kind.sm_step}{how}",
+        f"{kind.memory_bytes / GIB:.0f}",
+        f"{entry.memory_gb_per_s:g}",
+        f"{entry.half_tflops:g}" + ("*" if kind.half == "fp16" else ""),
+        f"{entry.fp32_tflops:g}",
+        f"{entry.link_gb_per_s:g}",
+        str(entry.cores(1)),
+        f"{entry.ram_bytes(1) / GIB:.0f}",
+    )
+
+
+def row(entry: Entry) -> dict[str, object]:
+    """One device as `ebrl clusters --json` prints it, with the source of every figure."""
+    kind = msgspec.structs.asdict(entry.kind)
+    del kind["source"]
+    return {
+        **kind,
+        "title": entry.title,
+        "aliases": entry.aliases,
+        "architecture": entry.architecture,
+        "cores_per_device": entry.cores(1),
+        "ram_bytes_per_device": entry.ram_bytes(1),
+        "network_bytes_per_s_per_device": entry.network_bytes_per_s(1),
+        "sources": msgspec.structs.asdict(entry.sources),
+    }
