@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,18 +37,9 @@ def clusters(
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = (
-        "device",
-        "SMs",
-        "quota",
-        "memory GB",
-        "GB/s",
-        "16-bit TFLOP/s",
-        "fp32",
-        "link GB/s",
-    )
-    for heading in (*headings, "cores", "RAM GB"):
-        table.add_column(heading, justify="left" if heading in ("device", "quota") else "right")
+    for heading in devices.HEADINGS:
+        side: Literal["left", "right"] = "left" if heading in ("device", "quota") else "right"
+        table.add_column(heading, justify=side, no_wrap=True)
     for each in entries:
         table.add_row(*devices.cells(each))
     Console(soft_wrap=True).print(table)

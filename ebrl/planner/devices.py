@@ -140,9 +140,22 @@ def near(name: str) -> str:
     return "`ebrl clusters` lists all devices; a YAML file may declare others"
 
 
+HEADINGS = (
+    "device",
+    "SMs",
+    "quota",
+    "GiB",
+    "GB/s",
+    "16-bit",
+    "fp32",
+    "link",
+    "cores",
+    "RAM",
+)
 LEGEND = (
-    "\nRates are dense, of one device. A quota is the least number of SMs and the step, by green"
-    "\ncontext or MPS. Cores and RAM are what --cluster assumes for each device."
+    "\nOf one device: memory in GiB and GB/s, dense rates in TFLOP/s, its link in GB/s one way. A quota"
+    "\nis the least number of SMs and the step, by green context or MPS. Cores and RAM (GiB) are what"
+    "\n--cluster assumes for each device."
     "\n* fp16: the device has no bf16. --json gives the source of every figure."
 )
 
