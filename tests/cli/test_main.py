@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,12 @@ def test_help_names_every_command_and_shows_examples(capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in cli.COMMANDS)
     assert "ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json" in out
+
+
+def test_every_module_that_registers_a_command_is_a_command():
+    folder = Path(cli.__file__).parent
+    modules = {each.stem for each in folder.glob("*.py") if "def register(" in each.read_text()}
+    assert modules == set(cli.COMMANDS)
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

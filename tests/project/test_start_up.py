@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ebrl.cli.main import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "graphs/cartpole_ppo.py"
 HEAVY = ("torch", "ray", "mani_skill", "sapien", "gymnasium", "matplotlib", "tensorboard")
@@ -44,7 +46,7 @@ def test_plan_starts_without_torch_or_ray(tmp_path: Path):
     assert not modules & {"torch", "ray", "mani_skill", "sapien", "gymnasium"}
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "execute", "report", "doctor"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_starts_without_anything_heavy(command: str):
     assert not loaded(command, "--help") & {*HEAVY, "pulp", "networkx", "rich", "jinja2"}
 
