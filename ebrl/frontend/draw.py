@@ -30,7 +30,8 @@ def _tensor(tensor: Tensor) -> str:
 
 def rate_text(edge: EdgeProgram) -> tuple[str, str]:
     """Tokens given and taken in a firing, at the two ends of the edge."""
-    return edge.produce, "newest" if edge.keep == "latest" else edge.consume
+    consume = "newest" if edge.keep == "latest" else edge.consume
+    return grouped(edge.produce), grouped(consume)
 
 
 def policy_text(edge: EdgeProgram) -> str:
@@ -59,6 +60,11 @@ def number_text(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)
 
 
+def grouped(number: str) -> str:
+    """A rate as it is written in a program ("1/65536"), with separators."""
+    return "/".join(number_text(int(each)) if each.isdigit() else each for each in number.split("/"))
+
+
 def stage_type(stage: StageProgram) -> str:
     return stage.type.rpartition(".")[2]
 
@@ -74,7 +80,7 @@ def summary(program: Program) -> str:
         training = program.training
         parts.append(f"{number_text(training.batch)} environment steps an update")
         parts.append(f"segments of {training.horizon}")
-        parts.append(stale_text(training.max_staleness))
+        parts.append(f"training data {stale_text(training.max_staleness)}")
     return " · ".join(parts)
 
 
@@ -84,11 +90,12 @@ def as_text(program: Program) -> str:
     wide = max((len(edge.source.partition(".")[2]) for edge in program.edges), default=0)
     far = max((len(edge.target) for edge in program.edges), default=0)
     ratio = max((len(" → ".join(rate_text(edge))) for edge in program.edges), default=0)
+    typed = max((len(line) for edge in program.edges for line in spec_lines(edge.spec)), default=0)
     lines = [program.name, summary(program), ""]
     for stage in program.stages:
         kind = "" if stage.kind == stage.name else f" · {stage.kind}"
         times = f"{number_text(firings[stage.name])} of each iteration"
-        lines.append(f"{stage.name}  {stage_type(stage)}{kind} · {stage.rate} a step · {times}")
+        lines.append(f"{stage.name}  {stage_type(stage)}{kind} · {grouped(stage.rate)} a step · {times}")
         for edge in program.edges:
             source, _, port = edge.source.partition(".")
             if source != stage.name:
@@ -98,7 +105,8 @@ def as_text(program: Program) -> str:
             head = f"  {port:<{wide}} ─▶ {edge.target:<{far}}  {rates:>{ratio}}  "
             primed = edge.initial > 0 and edge.keep != "latest"
             held = [f"{number_text(edge.initial)} at the start"] * primed
-            lines.append(head + " · ".join([first, *held, policy_text(edge)]))
+            rest_of_it = " · ".join([*held, *filter(None, [policy_text(edge)])])
+            lines.append(f"{head}{first:<{typed}}  {rest_of_it}".rstrip())
             lines += [" " * len(head) + line for line in rest]
         lines.append("")
     return "\n".join(lines)
@@ -113,7 +121,7 @@ def as_dot(program: Program) -> str:
         '  edge [fontname="Helvetica", fontsize=10];',
     ]
     for stage in program.stages:
-        label = f"{stage.name}\n{stage_type(stage)} ({stage.kind})\n{stage.rate} per env step"
+        label = f"{stage.name}\n{stage_type(stage)} ({stage.kind})\n{grouped(stage.rate)} per env step"
         lines.append(f"  {_quoted(stage.name)} [label={_quoted(label)}];")
     for edge in program.edges:
         source, _, port = edge.source.partition(".")
