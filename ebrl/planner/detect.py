@@ -7,6 +7,7 @@ devices through NVML. Invariant: nothing is assumed to be there; what cannot be 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -139,10 +140,11 @@ def core_list(text: str) -> tuple[int, ...]:
     """A list such as "0-3,8" → (0, 1, 2, 3, 8). Raises PlanError for anything else."""
     cores: list[int] = []
     for part in text.replace(" ", "").split(",") if text.strip() else ():
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not last) and len(part) < 12):
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
             raise PlanError("cores-malformed", f"{part!r} is not a range of cores such as 0-31")
-        cores.extend(range(int(first), int(last or first) + 1))
+        cores.extend(range(first, last + 1))
     return tuple(cores)
 
 

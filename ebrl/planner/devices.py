@@ -140,24 +140,12 @@ def near(name: str) -> str:
     return "`ebrl clusters` lists all devices; a YAML file may declare others"
 
 
-HEADINGS = (
-    "device",
-    "SMs",
-    "quota",
-    "GiB",
-    "GB/s",
-    "16-bit",
-    "fp32",
-    "link",
-    "cores",
-    "RAM",
-)
-LEGEND = (
-    "\nOf one device: memory in GiB and GB/s, dense rates in TFLOP/s, its link in GB/s one way. A quota"
-    "\nis the least number of SMs and the step, by green context or MPS. Cores and RAM (GiB) are what"
-    "\n--cluster assumes for each device."
-    "\n* fp16: the device has no bf16. --json gives the source of every figure."
-)
+HEADINGS = ("device", "SMs", "quota", "GiB", "GB/s", "16-bit", "fp32", "link", "cores", "RAM")
+LEGEND = """
+Of one device: memory in GiB and GB/s, dense rates in TFLOP/s, its link in GB/s one way.
+A quota is the least number of SMs and the step, by green context or MPS. Cores and RAM
+(GiB) are what --cluster assumes for each device. * fp16: the device has no bf16.
+The source of every figure: --json."""
 
 
 def cells(entry: Entry) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Between points, time is log-log linear in the batch and throughput linear in the
 measured cliff stays where it was measured and concave measurements stay concave. A point that is
 slower than a larger batch, or than a smaller quota, is replaced by that better one: a batch can be
 padded, and a part of a quota left idle. Beyond the measured hull: a PlanError that names the
-missing point or, where estimates are allowed, the nearest time in it times the ratio of rooflines.
+missing point or, where estimates are allowed, the roofline's shape through the nearest points.
 
 Invariants: exact at the points (where they are monotone), monotone everywhere, and the standing of
 a result is that of the weakest point under it; whatever lies beyond the hull is `estimated`.
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ebrl.errors import PlanError
 from ebrl.frontend.program import StageProgram, Work
 from ebrl.planner import devices, profile, roofline
+from ebrl.planner.beyond import Cautious, Roofline
 from ebrl.planner.hardware import DeviceKind
 from ebrl.planner.profile import CPU, SOURCES, STANDING, Point
 from ebrl.planner.surface import Surface
@@ -124,7 +125,8 @@ class StageTime:
                     chosen[float(point.sms), point.batch] = point
             if not chosen:
                 return None
-            self._surfaces[cores] = Surface(chosen, through_origin=self.device is None)
+            law = Cautious() if self.work is None else Roofline(self.work, self.device, cores or 1)
+            self._surfaces[cores] = Surface(chosen, law, through_origin=self.device is None)
         return self._surfaces[cores]
 
     def _on(
@@ -135,55 +137,17 @@ class StageTime:
         if surface is None:
             if self.points:
                 least = min(point.cores for point in self.points)
-                self._refuse(q[0], cores, b[0], f"measured with {least:g} host cores or more")
+                self._refuse(q[0], cores, b[0], f"known: with {least:g} host cores or more")
             assert self.work is not None
             time = roofline.seconds(self.work, self.device, q, b, cores or 1.0)
-            return (
-                time,
-                time,
-                roofline.memory(self.work, self.device, b),
-                np.full(q.size, ESTIMATED),
-            )
+            resident = roofline.memory(self.work, self.device, b)
+            return time, time, resident, np.full(q.size, ESTIMATED)
         inside = surface.contains(q, b)
         if not inside.all() and not self.estimate:
             first = int(np.flatnonzero(~inside)[0])
             self._refuse(q[first], cores, b[first], surface.describe(self.device is None))
-        near_q, near_b = surface.clamp(q, b)
-        median, p95, resident, rank = surface.at(near_q, near_b)
-        if inside.all():
-            return median, p95, resident, rank
-        factor = np.where(inside, 1.0, self._ratio(q, b, near_q, near_b, cores))
-        grown = np.where(inside, resident, self._bytes(resident, b, near_b)).astype(np.int64)
-        return median * factor, p95 * factor, grown, np.where(inside, rank, ESTIMATED)
-
-    def _ratio(
-        self,
-        q: NDArray[np.float64],
-        b: NDArray[np.float64],
-        near_q: NDArray[np.float64],
-        near_b: NDArray[np.float64],
-        cores: float,
-    ) -> NDArray[np.float64]:
-        """Time at (q, b) over time at the nearest place of the hull.
-
-        Without work(), what monotony and concavity alone allow: a larger batch takes proportionally
-        longer, a smaller one as long; a larger quota helps nothing, a smaller one costs its share.
-        """
-        plain = np.maximum(1.0, b / near_b) * np.maximum(1.0, near_q / q)
-        if self.work is None:
-            return np.asarray(plain)
-        host = cores or 1.0
-        here = roofline.seconds(self.work, self.device, q, b, host)
-        there = roofline.seconds(self.work, self.device, near_q, near_b, host)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(there > 0, here / there, plain)
-
-    def _bytes(
-        self, resident: NDArray[np.int64], b: NDArray[np.float64], near_b: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        if self.work is None:
-            return np.asarray(np.ceil(resident * np.maximum(1.0, b / near_b)))
-        return np.asarray(resident + np.maximum(0.0, self.work.activation_bytes * (b - near_b)))
+        median, p95, resident, rank = surface.at(q, b)
+        return median, p95, resident, np.where(inside, rank, ESTIMATED)
 
     def _refuse(self, q: float, cores: float, b: float, known: str) -> None:
         if self.device is None:
