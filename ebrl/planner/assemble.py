@@ -13,16 +13,19 @@ from dataclasses import dataclass
 
 from ebrl.frontend.program import Program
 from ebrl.planner import layout, profile
-from ebrl.planner.bind import Binding, NodeFill
+from ebrl.planner.bind import Binding, Result
 from ebrl.planner.clock import weakest
 from ebrl.planner.cores import Wish, core_ids, place
+from ebrl.planner.deal import parts
 from ebrl.planner.demand import Demand
 from ebrl.planner.hardware import Cluster, NodeClass
-from ebrl.planner.learning import published_bytes
+from ebrl.planner.learning import capacity_for, published_bytes
+from ebrl.planner.node import NodeFill
 from ebrl.planner.options import Option
 from ebrl.planner.plan import (
     Buffers,
     Environments,
+    Interference,
     Made,
     Plan,
     Prediction,
@@ -31,9 +34,8 @@ from ebrl.planner.plan import (
 )
 from ebrl.planner.profile import Point
 from ebrl.planner.request import CompileOptions
-from ebrl.planner.search import Found
 from ebrl.planner.space import Space
-from ebrl.planner.telling import bottleneck
+from ebrl.planner.telling import bottleneck, notes
 
 UNMADE = Made(version="", solver="", solve_s=0.0, total_s=0.0, created_at="")
 
@@ -47,6 +49,7 @@ class _Seat:
     device: int | None
     busy: float
     sm_start: int = 0
+    turns: bool = False
     environments: tuple[int, int] | None = None
     core_set: tuple[int, ...] = ()
     share: int = 0
@@ -57,11 +60,12 @@ def plan(
     cluster: Cluster,
     points: tuple[Point, ...],
     options: CompileOptions,
-    found: Found,
-    binding: Binding,
+    best: Result,
 ) -> Plan:
     """Everything but `made`."""
-    space = found.allocation.space
+    binding = best.binding
+    assert best.found.allocation is not None
+    space = best.found.allocation.space
     count = _environment_count(space, binding)
     seats = _seats(space, cluster, binding, count)
     stages = tuple(_stage(space, demand, seats, binding.throughput) for demand in space.demands)
@@ -88,15 +92,31 @@ def plan(
         buffers=_buffers(program, count, eta, sum(len(s.replicas) for s in stages)),
         prediction=Prediction(
             throughput_env_steps_per_s=binding.throughput,
-            bound_env_steps_per_s=found.bound,
-            gap=max(0.0, found.bound - binding.throughput) / found.bound,
+            bound_env_steps_per_s=best.bound,
+            gap=max(0.0, best.bound - binding.throughput) / best.bound,
             bottleneck=name,
             why=why,
-            status=found.status,
+            status="optimal" if best.found.status == "optimal" else "time limit",
         ),
         pins=options.pins,
+        interference=_met(space, binding),
+        notes=notes(space, stages),
         made=UNMADE,
     )
+
+
+def _met(space: Space, binding: Binding) -> tuple[Interference, ...]:
+    """Every set of stages that meets on a device, with its factor."""
+    found: dict[tuple[tuple[str, ...], bool], Interference] = {}
+    for node in binding.nodes:
+        each = space.classes[node.k]
+        for pattern in set(node.patterns):
+            options = [each.on_device[o] for o in pattern.members]
+            stages = frozenset(o.stage for o in options if not space.apart(o))
+            if len(stages) > 1:
+                entry = space.slowdowns.entry(stages, turns=pattern.turns)
+                found[entry.stages, entry.turns] = entry
+    return tuple(found[key] for key in sorted(found))
 
 
 def _used(program: Program, points: tuple[Point, ...]) -> tuple[Point, ...]:
@@ -114,14 +134,18 @@ def _environment_count(space: Space, binding: Binding) -> int:
 def _seats(space: Space, cluster: Cluster, binding: Binding, count: int) -> dict[str, list[_Seat]]:
     """Replicas of each stage, node by node."""
     seats: dict[str, list[_Seat]] = defaultdict(list)
-    given = _spread(count, [node.environments for node in binding.nodes])
+    given = parts(
+        count,
+        [node.environments for node in binding.nodes],
+        [_room(space, node, count) for node in binding.nodes],
+    )
     pace = _pace(space, binding)
     first = 0
     for node, environments in zip(binding.nodes, given, strict=True):
         each = space.classes[node.k]
         name = "local" if cluster.local else f"{each.node.name}-{node.index}"
         here = _node_seats(space, node, name, pace)
-        _give_cores(space, each.node, cluster, here)
+        _give_cores(space, each.node, here)
         for demand in space.demands:
             mine = [seat for seat in here if seat.option.stage == demand.name]
             if demand.loop and environments:
@@ -133,22 +157,34 @@ def _seats(space: Space, cluster: Cluster, binding: Binding, count: int) -> dict
     return seats
 
 
+def _room(space: Space, node: NodeFill, count: int) -> int:
+    """Environments that the node can hold: as many as its simulators on devices were given."""
+    each = space.classes[node.k]
+    if any(space.demand(each.on_cores[b.option].stage).holds for b in node.on_cores):
+        return count
+    return sum(each.on_device[b.option].resident for works in node.device_busy for b in works)
+
+
 def _pace(space: Space, binding: Binding) -> dict[str, float]:
     """How much of what each stage could do the plan asks for: the rest of the time it waits."""
-    supply: Counter[str] = Counter()
+    supply: dict[str, float] = defaultdict(float)
     for node in binding.nodes:
         each = space.classes[node.k]
         for busy in node.on_cores:
             option = each.on_cores[busy.option]
-            supply[option.stage] += option.rate * busy.busy  # type: ignore[assignment]
+            supply[option.stage] += option.rate * busy.busy
         for device in node.device_busy:
             for busy in device:
                 option = each.on_device[busy.option]
-                supply[option.stage] += option.rate * busy.busy  # type: ignore[assignment]
+                supply[option.stage] += option.rate * busy.busy
+    if space.schedule == "synchronous":
+        return {}
+    wanted = {demand.name: demand.items * binding.throughput for demand in space.demands}
+    for demand in space.demands:
+        if demand.learns and space.mode is not None:
+            wanted[demand.name] = demand.items * capacity_for(space.mode, binding.throughput)
     return {
-        demand.name: min(1.0, demand.items * binding.throughput / supply[demand.name])
-        for demand in space.demands
-        if supply[demand.name] > 0 and space.schedule == "asynchronous"
+        name: min(1.0, wanted[name] / each) for name, each in supply.items() if each > 0
     }
 
 
@@ -159,7 +195,7 @@ def _node_seats(space: Space, node: NodeFill, name: str, pace: dict[str, float])
         start = 0
         for busy in works:
             option = each.on_device[busy.option]
-            shared = bool(each.patterns.shared[pattern]) or space.apart(option)
+            shared = pattern.turns or space.apart(option)
             found.append(
                 _Seat(
                     option=option,
@@ -167,6 +203,7 @@ def _node_seats(space: Space, node: NodeFill, name: str, pace: dict[str, float])
                     device=device,
                     busy=busy.busy * pace.get(option.stage, 1.0),
                     sm_start=0 if shared else start,
+                    turns=pattern.turns and not space.apart(option),
                 )
             )
             start += 0 if shared else option.sms
@@ -180,18 +217,18 @@ def _node_seats(space: Space, node: NodeFill, name: str, pace: dict[str, float])
     return found
 
 
-def _give_cores(space: Space, node: NodeClass, cluster: Cluster, seats: Sequence[_Seat]) -> None:
+def _give_cores(space: Space, node: NodeClass, seats: Sequence[_Seat]) -> None:
     ids = core_ids(node)
     for apart in (False, True):  # a synchronous learner has the cores to itself in its own phase
         mine = [seat for seat in seats if space.apart(seat.option) is apart]
-        wishes = [Wish(share=_cores(space, seat), numa_hint=seat.device) for seat in mine]
+        wishes = [Wish(share=_cores(seat), numa_hint=seat.device) for seat in mine]
         for seat, chosen in zip(mine, place(ids, node, wishes), strict=True):
             seat.core_set = chosen
 
 
-def _cores(space: Space, seat: _Seat) -> float:
-    """Cores of a replica: what it is busy with on pooled cores, what it keeps beside its own SMs."""
-    if seat.device is None:
+def _cores(seat: _Seat) -> float:
+    """Cores of a replica: those it is busy on, or those it keeps beside SMs of its own."""
+    if seat.device is None or seat.turns:
         return seat.option.cores * seat.busy
     return seat.option.cores
 
@@ -203,31 +240,10 @@ def _give_environments(demand: Demand, seats: list[_Seat], first: int, count: in
         seat.option.resident if demand.holds and seat.option.resident else count for seat in seats
     ]
     begin = first
-    for seat, size in zip(seats, _spread(count, weights, limits), strict=True):
+    for seat, size in zip(seats, parts(count, weights, limits), strict=True):
         if size:
             seat.environments = (begin, begin + size)
             begin += size
-
-
-def _spread(count: int, weights: Sequence[int], limits: Sequence[int] | None = None) -> list[int]:
-    """`count` in whole parts in proportion to the weights (largest remainders), none above its limit."""
-    whole = sum(weights)
-    if whole == 0:
-        return [0] * len(weights)
-    parts = [count * w // whole for w in weights]
-    if limits is not None:
-        parts = [min(p, limit) for p, limit in zip(parts, limits, strict=True)]
-    order = sorted(range(len(weights)), key=lambda i: (-((count * weights[i]) % whole), i))
-    left = count - sum(parts)
-    while left > 0:
-        before = left
-        for i in order:
-            if left and weights[i] and (limits is None or parts[i] < limits[i]):
-                parts[i] += 1
-                left -= 1
-        if left == before:
-            break
-    return parts
 
 
 def _give_shares(space: Space, seats: dict[str, list[_Seat]]) -> None:
@@ -236,7 +252,7 @@ def _give_shares(space: Space, seats: dict[str, list[_Seat]]) -> None:
         if demand.learns and space.mode is not None:
             ranks = seats[demand.name]
             weights = [max(1, round(1e6 * seat.option.rate * seat.busy)) for seat in ranks]
-            for seat, share in zip(ranks, _spread(space.mode.batch, weights), strict=True):
+            for seat, share in zip(ranks, parts(space.mode.batch, weights), strict=True):
                 seat.share = share
 
 
@@ -253,12 +269,13 @@ def _stage(
             device=seat.device,
             sms=seat.option.sms,
             sm_start=seat.sm_start,
-            cores=_cores(space, seat),
+            cores=_cores(seat),
             core_set=seat.core_set,
             threads=max(1, math.floor(seat.option.cores)),
             batch=seat.option.batch,
             environments=seat.environments,
             share=seat.share,
+            rated_cores=seat.option.cores,
             busy=seat.busy,
         )
         for index, seat in enumerate(mine)

@@ -1,49 +1,31 @@
-"""Counts become nodes: which pattern each device follows, which replicas each node's cores carry.
+"""Counts become nodes. Devices are first dealt so that nodes of a class differ by at most one of each
+pattern. Where that loses something against the counts, kinds of nodes are generated instead
+(Dantzig and Wolfe): a master problem says what a node's rollout, ranks and environments are worth,
+each class answers with the best node at these prices, and an integer program picks how many of each.
 
-Devices are dealt so that nodes of a class differ by at most one of each pattern; then each kind of node
-that results is solved alone, exactly, for the rollout rate that its own devices, cores and memory can
-keep up (the loop never leaves a node). Invariant: the throughput of a binding is recomputed from its
-nodes; if dealing loses something against the counts, it shows.
+Invariant: the throughput of a binding is that of its nodes, each solved alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from ebrl.planner import milp
-from ebrl.planner.learning import Cut, throughput
-from ebrl.planner.search import Allocation
-from ebrl.planner.solver import solve
-from ebrl.planner.space import SHARED_CORES, ClassSpace, Space
+from ebrl.planner.deal import deal, parts, ranks_by_node
+from ebrl.planner.learning import Cut, first_cuts, throughput
+from ebrl.planner.learning import cuts as tangents_at
+from ebrl.planner.milp import Row
+from ebrl.planner.node import NodeFill, charge, model_of, read, solve_node, uses
+from ebrl.planner.request import pinned
+from ebrl.planner.search import Allocation, Found
+from ebrl.planner.solver import INFINITY, Model, solve
+from ebrl.planner.space import Pattern, Space
 
+ROUNDS = 20
 SLACK = 1e-9
-HEADROOM = 0.9  # how busy one simulating process on pooled cores should be planned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Busy:
-    """One replica-to-be: an option and the part of the time it works."""
-
-    option: int
-    busy: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFill:
-    """One node: a pattern for each device in use, replicas on cores, and what they keep up."""
-
-    k: int
-    index: int  # within its class
-    patterns: tuple[int, ...]
-    device_busy: tuple[tuple[Busy, ...], ...]  # by device, in the order of `patterns`
-    on_cores: tuple[Busy, ...]
-    rollout: float
-    learner: float
-    environments: int  # needed; may be given more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,178 +34,259 @@ class Binding:
     throughput: float
 
 
-def bind(found: Allocation) -> Binding:
-    """Deal, then solve each kind of node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """An answer with its binding. `value` and `bound` are in the terms of the objective: throughput,
+    or what is minimised, negative."""
+
+    found: Found
+    binding: Binding
+    bound: float
+
+    @property
+    def value(self) -> float:
+        return self.binding.throughput
+
+
+def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
+    """Deal; where that falls short of the bound, generate kinds of nodes."""
     space = found.space
-    nodes: list[NodeFill] = []
-    for k, each in enumerate(space.classes):
-        hands = _deal(found.devices[k], each.node.count)
-        ranks = _deal_ranks(found, k)
-        solved: dict[object, NodeFill | None] = {}
-        most = _share(found.environments[k], each.node.count)
-        for index in range(each.node.count):
-            hand = tuple(sorted(hands[index].elements()))
-            rank = tuple(sorted(ranks[index].items()))
-            if not hand and not rank and found.rollout[k] <= SLACK and not found.replicas[k]:
-                continue
-            key = (hand, rank, most[index])
-            if key not in solved:
-                solved[key] = _fill(found, k, hand, dict(rank), most[index])
-            fill = solved[key]
-            if fill is not None:
-                nodes.append(replace(fill, index=index))
+    dealt = _deal(found)
+    if len(space.classes) == 1 and space.classes[0].node.count == 1:
+        return dealt
+    if dealt.throughput >= bound * (1 - resolution / 2):
+        return dealt
+    generated = _generate(found, dealt, resolution)
+    return max((dealt, generated), key=lambda each: each.throughput)
+
+
+def _binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
+    seen: Counter[int] = Counter()
+    placed = []
+    for node in nodes:
+        placed.append(replace(node, index=seen[node.k]))
+        seen[node.k] += 1
     rollout = math.fsum(node.rollout for node in nodes)
     learner = math.fsum(node.learner for node in nodes)
     return Binding(
-        nodes=tuple(nodes),
-        throughput=throughput(space.schedule, space.mode, rollout, learner),
+        nodes=tuple(placed), throughput=throughput(space.schedule, space.mode, rollout, learner)
     )
 
 
-def _deal(counts: dict[int, int], nodes: int) -> list[Counter[int]]:
-    """Each node the same, then what is left one by one: no two nodes differ by more than one."""
-    hands: list[Counter[int]] = [Counter() for _ in range(nodes)]
-    turn = 0
-    for pattern in sorted(counts):
-        each, left = divmod(counts[pattern], nodes)
-        for hand in hands:
-            hand[pattern] += each
-        for _ in range(left):
-            hands[turn % nodes][pattern] += 1
-            turn += 1
-    return hands
+# -- dealing -----------------------------------------------------------------------------------------
 
 
-def _deal_ranks(found: Allocation, k: int) -> list[Counter[int]]:
-    """Learner ranks on cores, by node: spread out, or all together where the mode says so."""
+def _deal(found: Allocation) -> Binding:
     space = found.space
-    each = space.classes[k]
-    ranks = {
-        j: count
-        for j, count in found.replicas[k].items()
-        if space.demand(each.on_cores[j].stage).learns
-    }
-    if space.mode is not None and space.mode.span != "cluster":
-        hands: list[Counter[int]] = [Counter() for _ in range(each.node.count)]
-        hands[0].update(ranks)
-        return hands
-    return _deal(ranks, each.node.count)
+    nodes: list[NodeFill] = []
+    for k, each in enumerate(space.classes):
+        hands = deal(found, k)
+        ranks = ranks_by_node(found, k)
+        solved: dict[object, NodeFill | None] = {}
+        weights = [_needs(space, k, hand) for hand in hands]
+        given = parts(found.environments[k], weights if any(weights) else [1] * len(weights))
+        for index in range(each.node.count):
+            hand = tuple(sorted(hands[index].items()))
+            rank = tuple(sorted(ranks[index].items()))
+            if not hand and not rank and not given[index]:
+                continue
+            key = (hand, rank, given[index])
+            if key not in solved:
+                solved[key] = _fill(found, k, dict(hand), dict(rank), given[index])
+            fill = solved[key]
+            if fill is not None:
+                nodes.append(fill)
+    return _binding(space, nodes)
 
 
-def _share(count: int, nodes: int) -> tuple[int, ...]:
-    """`count` in `nodes` nearly equal parts."""
-    return tuple((count * (i + 1)) // nodes - (count * i) // nodes for i in range(nodes))
+def _needs(space: Space, k: int, hand: Mapping[Pattern, int]) -> int:
+    """Environments that the loop's seats on these devices are meant for."""
+    needed: Counter[str] = Counter()
+    for pattern, count in hand.items():
+        for o in pattern.members:
+            option = space.classes[k].on_device[o]
+            if space.demand(option.stage).loop:
+                needed[option.stage] += count * (option.resident or option.batch * space.groups)
+    return max(needed.values(), default=0)
 
 
 def _fill(
-    found: Allocation, k: int, hand: tuple[int, ...], ranks: dict[int, int], environments: int
+    found: Allocation,
+    k: int,
+    hand: Mapping[Pattern, int],
+    ranks: Mapping[int, int],
+    environments: int,
 ) -> NodeFill | None:
     """The most that one node can keep up with these devices and ranks."""
-    space = found.space
-    each = space.classes[k]
+    space, each = found.space, found.space.classes[k]
     everywhere = max(1, sum(found.environments))
-    alone = _alone(space, each, environments, space.in_flight * environments / everywhere)
-    counts = Counter(hand)
-    chosen = (tuple(sorted(counts)),)
-    scale = max(found.throughput / max(1, sum(c.node.count for c in space.classes)), 1e-9)
-    made = milp.build(alone, chosen, [Cut(rollout=1.0, learner=0.0, constant=0.0)], scale)
+    part = replace(space, in_flight=space.in_flight * environments / everywhere)
+    made = model_of(part, k, tuple(hand), environments)
     model = made.model
-    for i, count in counts.items():
-        model.low[made.devices[0, i]] = model.high[made.devices[0, i]] = count
+    for pattern, count in hand.items():
+        model.high[made.devices[0, pattern]] = count
     for j, option in enumerate(each.on_cores):
         if space.demand(option.stage).learns:
-            count = ranks.get(j, 0)
-            model.low[made.replicas[0, j]] = model.high[made.replicas[0, j]] = count
-            whole = found.replicas[k].get(j, 0)
-            busy = found.busy[k].get(j, 0.0) * count / whole if whole else 0.0
-            model.low[made.busy_cores[0, j]] = max(0.0, busy - SLACK)
-            model.high[made.busy_cores[0, j]] = busy
+            count, whole = ranks.get(j, 0), found.replicas[k].get(j, 0)
+            column, works = made.replicas[0, j], made.busy_cores[0, j]
+            model.low[column] = model.high[column] = count
+            model.high[works] = found.busy[k].get(j, 0.0) * count / whole if whole else 0.0
+            model.low[works] = max(0.0, model.high[works] - SLACK)
+    total = max(1, sum(found.devices[k].values()))
     for s, demand in enumerate(space.demands):
         if not demand.loop and not demand.learns:  # its pace is kept by all nodes together
-            row = made.rows["pace", 0, s]
-            share = len(hand) / max(1, sum(found.devices[k].values())) if hand else None
-            part = share if share is not None else 1 / each.node.count
-            model.rows[row][made.rollout[0]] = 0.0
-            model.row_low[row] = demand.items * found.throughput * part * (1 - SLACK)
-    for j in range(len(each.on_cores)):
-        model.objective[made.replicas[0, j]] = -1e-7
-    for column in (
-        *made.busy_cores.values(),
-        *made.busy_device.values(),
-        *made.busy_shared.values(),
-    ):
-        model.objective[column] = -1e-8
-    model.objective[made.environments[0]] = -1e-9
-    if made.learner >= 0:
-        model.objective[made.learner] = 1e-6
-    outcome = solve(model, relative_gap=1e-7)
+            number = made.rows["pace", s]
+            share = sum(hand.values()) / total if hand else 1 / each.node.count
+            model.rows[number].pop(made.rollout[0], None)
+            model.row_low[number] = demand.items * found.throughput * share * (1 - SLACK)
+        elif demand.learns and made.learner >= 0:
+            wanted = math.fsum(found.learning[k].get(p, 0.0) * n for p, n in hand.items())
+            model.low[made.learner] = (1 - SLACK) * wanted / (made.scale * demand.items)
+            model.objective[made.learner] = 1e-6
+    outcome = solve_node(made)
+    return read(space, k, made, outcome) if outcome.values else None
+
+
+# -- generating --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Master:
+    model: Model
+    throughput: int
+    columns: list[int]
+    rows: dict[Row, int]
+    rollout: int
+    capacity: int
+
+
+def _generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
+    """Kinds of nodes at the master's prices, then how many of each."""
+    space = found.space
+    kinds: list[NodeFill] = []
+    for node in dealt.nodes:
+        plain = replace(node, index=0)
+        if plain not in kinds:
+            kinds.append(plain)
+    models = [_prepared(found, k) for k in range(len(space.classes))]
+    tangents = list(first_cuts(space.schedule, space.mode)) if space.mode else [ROLLOUT]
+    scale = max(found.throughput, 1e-9)
+    for _ in range(ROUNDS):
+        master = _master(space, kinds, tangents, scale)
+        outcome = solve(master.model, relaxed=True)
+        if not outcome.values:
+            break
+        more = _cut(space, master, outcome.values, scale)
+        tangents += more
+        prices = {row: outcome.duals[number] for row, number in master.rows.items()}
+        entered = False
+        for k in range(len(space.classes)):
+            fill = _best_node(found, k, models[k], prices)
+            if fill is None or fill in kinds:
+                continue
+            worth = -math.fsum(prices.get(row, 0.0) * c for row, c in uses(space, fill).items())
+            if worth > 1e-6 / max(1, space.classes[k].node.count):
+                kinds.append(fill)
+                entered = True
+        if not more and not entered:
+            break
+    for _ in range(ROUNDS):
+        master = _master(space, kinds, tangents, scale)
+        outcome = solve(master.model, relative_gap=resolution / 8)
+        more = _cut(space, master, outcome.values, scale) if outcome.values else []
+        if not more:
+            break
+        tangents += more
     if not outcome.values:
-        return None
-    values = outcome.values
-    on_cores: list[Busy] = []
-    for (_, j), column in sorted(made.replicas.items()):
-        busy, count = values[made.busy_cores[0, j]], round(values[column])
-        option = each.on_cores[j]
-        if space.demand(option.stage).holds and count and _crowded(each, busy, count):
-            count = min(count + 1, max(1, environments))
-        if count:
-            on_cores += [Busy(option=j, busy=busy / count)] * count
-    return NodeFill(
-        k=k,
-        index=0,
-        patterns=hand,
-        device_busy=tuple(_device_busy(made, each, values, counts, i) for i in hand),
-        on_cores=tuple(on_cores),
-        rollout=values[made.rollout[0]] * scale,
-        learner=values[made.learner] * scale if made.learner >= 0 else 0.0,
-        environments=round(values[made.environments[0]]),
-    )
+        return dealt
+    nodes = [
+        kind
+        for kind, column in sorted(
+            zip(kinds, master.columns, strict=True), key=lambda pair: pair[0].k
+        )
+        for _ in range(round(outcome.values[column]))
+    ]
+    return _binding(space, nodes)
 
 
-def _crowded(each: ClassSpace, busy: float, count: int) -> bool:
-    """Would these processes, on pooled cores, hardly ever wait for anything? Then one more is better."""
-    return count < each.node.cores <= SHARED_CORES and busy > HEADROOM * count
+ROLLOUT = Cut(rollout=1.0, learner=0.0, constant=0.0)
 
 
-def _device_busy(
-    made: milp.Program,
-    each: ClassSpace,
-    values: tuple[float, ...],
-    counts: Counter[int],
-    i: int,
-) -> tuple[Busy, ...]:
-    """How busy each option is on one device of this pattern: equal on equal devices."""
-    found = []
-    for o in (int(o) for o in each.patterns.members[i] if o >= 0):
-        if (0, i, o) in made.busy_shared:
-            busy = values[made.busy_shared[0, i, o]] / counts[i]
-        else:
-            row = made.model.rows[made.rows["busy", 0, o]]
-            supply = {c: -t for c, t in row.items() if c != made.busy_device[0, o]}
-            everything = math.fsum(t * values[c] for c, t in supply.items())
-            busy = values[made.busy_device[0, o]] * supply[made.devices[0, i]] / everything
-        found.append(Busy(option=o, busy=busy))
-    return tuple(found)
+def _master(
+    space: Space, kinds: Sequence[NodeFill], tangents: Sequence[Cut], scale: float
+) -> _Master:
+    """Throughput over counts of kinds of nodes."""
+    model = Model()
+    rows: dict[Row, int] = {}
+    total = model.column("throughput", objective=1.0)
+    rollout, capacity = model.column("rollout"), model.column("capacity")
+    rows["rollout",] = model.row("rollout", {rollout: -1.0}, low=0.0)
+    rows["capacity",] = model.row("capacity", {capacity: -1.0}, low=0.0)
+    for k, each in enumerate(space.classes):
+        rows["nodes", k] = model.row("nodes", {}, high=each.node.count)
+    low, high = space.environments
+    rows["most environments",] = model.row("environments", {}, high=high)
+    if math.isfinite(space.in_flight):
+        rows["staleness",] = model.row("staleness", {}, high=space.in_flight)
+    for s, demand in enumerate(space.demands):
+        if demand.learns and space.mode is not None:
+            rows["ranks", s] = model.row("ranks", {}, high=space.mode.ranks)
+            rows["shares", s] = model.row("shares", {}, high=space.mode.batch)
+            if space.mode.shards > 1:
+                rows["shards", s] = model.row("shards", {}, low=space.mode.shards)
+            if space.mode.span != "cluster":
+                rows["hosts",] = model.row("hosts", {}, high=1.0)
+        elif not demand.loop:
+            rows["pace", s] = model.row("pace", {rollout: -demand.items}, low=0.0)
+        if (replicas := pinned(space.pins, demand.name, "replicas")) is not None:
+            rows["pin", s] = model.row("pin", {}, low=replicas, high=replicas)
+    columns = []
+    for kind in kinds:
+        column = model.column("kind", high=space.classes[kind.k].node.count, integer=True)
+        columns.append(column)
+        used = uses(space, kind)
+        for s, demand in enumerate(space.demands):
+            if demand.learns:
+                used["shards", s] = used.get(("ranks", s), 0.0)
+        for row, amount in used.items():
+            if row in rows:
+                unit = scale if row[0] in ("rollout", "capacity") else 1.0
+                unit = scale if row[0] == "pace" else unit
+                model.rows[rows[row]][column] = amount / unit
+    for cut in tangents:
+        terms = {total: 1.0, rollout: -cut.rollout, capacity: -cut.learner}
+        model.row("tangent", terms, high=cut.constant / scale)
+    return _Master(model, total, columns, rows, rollout, capacity)
 
 
-def _alone(space: Space, each: ClassSpace, environments: int, in_flight: float) -> Space:
-    """The same choice for one node of the class, maximising its rollout."""
-    node = msgspec.structs.replace(each.node, count=1)
-    mode = space.mode
-    return Space(
-        demands=space.demands,
-        classes=(
-            ClassSpace(
-                node=node,
-                on_cores=each.on_cores,
-                on_device=each.on_device,
-                patterns=each.patterns,
-            ),
-        ),
-        mode=None if mode is None else replace(mode, shards=1),
-        schedule=space.schedule,
-        environments=(1, environments),
-        groups=space.groups,
-        in_flight=in_flight,
-        pins=(),
-    )
+def _cut(space: Space, master: _Master, values: Sequence[float], scale: float) -> list[Cut]:
+    if space.mode is None:
+        return []
+    rollout, capacity = values[master.rollout] * scale, values[master.capacity] * scale
+    if rollout <= 0 or capacity <= 0:
+        return []
+    real = throughput(space.schedule, space.mode, rollout, capacity)
+    if values[master.throughput] * scale <= real * (1 + 1e-7):
+        return []
+    return list(tangents_at(space.schedule, space.mode, rollout, capacity))
+
+
+def _prepared(found: Allocation, k: int) -> tuple[Pattern, ...]:
+    """Patterns that a node may be made of: those in use and those that came near."""
+    return found.space.classes[k].patterns
+
+
+def _best_node(
+    found: Allocation, k: int, patterns: Sequence[Pattern], prices: Mapping[Row, float]
+) -> NodeFill | None:
+    """The node that is worth most at these prices."""
+    space = found.space
+    made = model_of(space, k, patterns, space.environments[1])
+    unit = max(found.throughput, 1e-9)
+    scaled = dict(prices)
+    for row in prices:
+        if row[0] in ("rollout", "capacity", "pace"):
+            scaled[row] = -prices[row] / unit if row[0] != "pace" else prices[row] / unit
+    charge(made, space, scaled)
+    outcome = solve_node(made, resolution=1e-4)
+    return read(space, k, made, outcome) if outcome.values else None

@@ -5,7 +5,6 @@ Invariant: a time that is not measured or published is marked estimated wherever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -64,8 +63,3 @@ def weakest(sources: list[str]) -> str:
     """measured < published < estimated: what a sum of several times may be called."""
     order = ("measured", "published", "estimated")
     return order[max((order.index(source) for source in sources), default=2)]
-
-
-def core_batches(points: Sequence[Point], wanted: list[int]) -> list[int]:
-    """Batches to consider: those that were measured and those that were asked for, each once."""
-    return sorted({int(b) for b in (*(p.batch for p in points), *wanted) if b >= 1})

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ebrl.frontend.program import Program, StageProgram
+from ebrl.frontend.program import Program, StageProgram, Work
 from ebrl.planner.hardware import Cluster
 
 Span = Literal["one", "node", "cluster"]
@@ -66,6 +66,11 @@ def throughput(schedule: Schedule, mode: Mode | None, rollout: float, learner: f
     return 1 / (1 / rollout + 1 / rate)
 
 
+def capacity_for(mode: Mode, rate: float) -> float:
+    """Φ that an asynchronous learner needs to keep up with this many environment steps a second."""
+    return rate / max(1 - rate * mode.drag, 1e-12)
+
+
 def cuts(schedule: Schedule, mode: Mode, rollout: float, learner: float) -> tuple[Cut, ...]:
     """Tangents at a point (both positive) of the concave throughput."""
     if schedule == "asynchronous":
@@ -92,16 +97,21 @@ def first_cuts(schedule: Schedule, mode: Mode) -> tuple[Cut, ...]:
     return tuple(found)
 
 
+def changed_bytes(work: Work) -> float:
+    """What an update changes of the weights."""
+    return work.update_bytes or work.weight_bytes
+
+
 def gradient_bytes(program: Program) -> float:
     """Of one all-reduce: as many bytes as the weights that are trained, where they are known."""
-    known = [s.work.weight_bytes for s in program.of_kind("train") if s.work is not None]
+    known = [changed_bytes(s.work) for s in program.of_kind("train") if s.work is not None]
     return max(known, default=published_bytes(program))
 
 
 def published_bytes(program: Program) -> float:
     """Of one new policy: as measured, else by its own arithmetic, else 0."""
     known = [
-        float(s.weights_bytes) or (s.work.weight_bytes if s.work is not None else 0.0)
+        float(s.weights_bytes) or (changed_bytes(s.work) if s.work is not None else 0.0)
         for s in program.of_kind("generate")
     ]
     return max(known, default=0.0)
@@ -125,9 +135,7 @@ def modes(program: Program, cluster: Cluster, stage: StageProgram) -> tuple[Mode
     network = min(node.network_bytes_per_s for node in cluster.nodes)
     publish = published / (network if nodes > 1 else HOST_BYTES_PER_S)
     found: list[Mode] = []
-    for hardware in ("cpu", "gpu"):
-        if hardware not in stage.runs_on:
-            continue
+    for hardware in stage.runs_on:
         hosts = [n for n in cluster.nodes if hardware == "cpu" or n.device is not None]
         if not hosts:
             continue
@@ -139,19 +147,19 @@ def modes(program: Program, cluster: Cluster, stage: StageProgram) -> tuple[Mode
         )
         spans: list[tuple[Span, int, float]] = [("one", 1, 0.0)]
         if stage.spans_devices and not (cluster.local and hardware == "cpu"):
-            spans += [("node", per_node, link), ("cluster", everywhere, network)]
+            spans += [("node", per_node, link), ("cluster", everywhere, min(network, link))]
         for span, ranks, speed in spans:
-            ranks = min(ranks, batch)
-            if (span != "one" and ranks < 2) or (span == "cluster" and ranks <= per_node):
+            most = min(ranks, batch)
+            if (span != "one" and most < 2) or (span == "cluster" and ranks <= per_node):
                 continue
             reduce = 0.0 if span == "one" else reductions(program) * 2 * gradients / speed
-            for shards in _shards(stage, ranks):
+            for shards in _shards(stage, span, most):
                 found.append(
                     Mode(
-                        hardware=hardware,  # type: ignore[arg-type]
+                        hardware=hardware,
                         span=span,
                         shards=shards,
-                        ranks=ranks,
+                        ranks=most,
                         overhead_s=reduce + publish,
                         batch=batch,
                     )
@@ -159,8 +167,12 @@ def modes(program: Program, cluster: Cluster, stage: StageProgram) -> tuple[Mode
     return tuple(found)
 
 
-def _shards(stage: StageProgram, ranks: int) -> tuple[int, ...]:
-    """Ranks that the optimizer's state may be split over (ZeRO), where there is any to split."""
-    if stage.work is None or stage.work.state_bytes <= 0:
+def _shards(stage: StageProgram, span: Span, ranks: int) -> tuple[int, ...]:
+    """Ranks that the optimizer's state may be split over (ZeRO; Rajbhandari et al.), most first.
+
+    Reducing to the owners and gathering from them moves as many bytes as an all-reduce, so more
+    shards cost nothing but the ranks that they need.
+    """
+    if span == "one" or stage.work is None or stage.work.state_bytes <= 0:
         return (1,)
-    return tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= ranks)
+    return tuple(n for n in (64, 16, 8, 4, 2) if n <= ranks) or (1,)

@@ -1,74 +1,77 @@
 """The integer program: how many devices follow each pattern, how many replicas run on cores.
 
-Columns: n (devices a pattern), m (replicas of an option on cores), y (how many replicas' worth of time
-an option is busy; y ≤ m, y ≤ Σ n/slowdown), R (throughput), rollout rates by class, Φ (learner
-capacity), E (environments by class). Rows, by class: devices, cores (a core-second is spent once),
-RAM, the loop's stages each keep pace, environments in flight (Little); over classes: other stages keep
-pace, ranks, staleness, and the tangents that bound R. Invariant: a row holds for every real plan, so
-the bound of a relaxation is a bound for all.
+Columns: R (throughput), Φ (learner capacity); by class: nodes in use, rollout rate, environments E,
+n (devices of a pattern), m (replicas of an option on cores), y (how many replicas' worth of time an
+option is busy: y ≤ m, y ≤ Σ n/slowdown). Rows by class: devices, cores (a core-second is spent once),
+RAM, the loop's stages keep pace, environments in flight (Little); over classes: the other stages
+keep pace, ranks, staleness, and the tangents that bound R.
+
+The model is built by column: `busy` and `seat` say what a column puts into which row, and pricing asks
+the same two functions. Invariant: every row holds for every real plan, so a relaxation's bound is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ebrl.planner.learning import Cut
 from ebrl.planner.options import Option
 from ebrl.planner.request import pinned
-from ebrl.planner.solver import Model
-from ebrl.planner.space import ClassSpace, Space
+from ebrl.planner.solver import INFINITY, Model
+from ebrl.planner.space import ClassSpace, Pattern, Space
 
-Key = tuple[str, int, int]
+Row = tuple[Hashable, ...]
+Entry = tuple[Row, float]
+EVERYTHING = 1e6  # environments: more than any pipeline has
 
 
 @dataclass(slots=True)
-class Program:
-    """A model with the numbers of its columns and rows, by meaning."""
+class Built:
+    """A model, and the numbers of its columns and rows by meaning."""
 
+    space: Space
+    scale: float  # R is counted in this many environment steps a second
     model: Model = field(default_factory=Model)
     throughput: int = -1
     learner: int = -1
-    rollout: list[int] = field(default_factory=list)  # by class
-    environments: list[int] = field(default_factory=list)  # by class
-    devices: dict[tuple[int, int], int] = field(default_factory=dict)  # (class, pattern) → n
-    replicas: dict[tuple[int, int], int] = field(default_factory=dict)  # (class, core option) → m
-    busy_cores: dict[tuple[int, int], int] = field(default_factory=dict)  # (class, core option) → y
-    busy_device: dict[tuple[int, int], int] = field(default_factory=dict)  # (class, device option)
-    busy_shared: dict[tuple[int, int, int], int] = field(
-        default_factory=dict
-    )  # (class, pattern, option)
-    rows: dict[Key, int] = field(default_factory=dict)
-    scale: float = 1.0  # R is counted in this many environment steps a second
+    nodes: list[int] = field(default_factory=list)
+    rollout: list[int] = field(default_factory=list)
+    environments: list[int] = field(default_factory=list)
+    devices: dict[tuple[int, Pattern], int] = field(default_factory=dict)
+    replicas: dict[tuple[int, int], int] = field(default_factory=dict)
+    busy_cores: dict[tuple[int, int], int] = field(default_factory=dict)
+    busy_device: dict[tuple[int, int], int] = field(default_factory=dict)
+    busy_turns: dict[tuple[int, Pattern, int], int] = field(default_factory=dict)
+    rows: dict[Row, int] = field(default_factory=dict)
+
+    def put(self, column: int, entries: Iterator[Entry] | Sequence[Entry]) -> None:
+        """Coefficients of a column, into the rows that the model has."""
+        for row, coefficient in entries:
+            number = self.rows.get(row)
+            if number is not None and coefficient:
+                terms = self.model.rows[number]
+                terms[column] = terms.get(column, 0.0) + coefficient
 
 
-def build(
-    space: Space, chosen: Sequence[Sequence[int]], cuts: Sequence[Cut], scale: float
-) -> Program:
-    """The model over the chosen patterns of each class. `scale` keeps the numbers near one."""
-    made = Program(scale=scale)
-    model = made.model
-    maximise = space.objective == "throughput"
-    made.throughput = model.column("throughput", objective=1.0 if maximise else 0.0)
-    if space.at_least is not None:
-        model.low[made.throughput] = space.at_least / scale
-    if space.mode is not None:
-        made.learner = model.column("learner capacity")
-    for k, _ in enumerate(space.classes):
-        made.rollout.append(model.column(f"rollout {k}"))
-        made.environments.append(
-            model.column(f"environments {k}", high=space.environments[1], integer=True)
-        )
+def build(space: Space, cuts: Sequence[Cut], scale: float) -> Built:
+    """The model of a space. `scale` keeps its numbers near one."""
+    made = Built(space=space, scale=scale)
+    for row, name, low, high in _rows(space):
+        made.rows[row] = made.model.row(name, {}, low=low, high=high)
+    _global_columns(made)
     for k, each in enumerate(space.classes):
-        _columns(made, space, k, each, chosen[k])
-        _class_rows(made, space, k, each, chosen[k])
-    _shared_rows(made, space, chosen)
+        _class_columns(made, k, each)
+        for j in range(len(each.on_cores)):
+            _core_columns(made, k, j)
+        for pattern in each.patterns:
+            _pattern_columns(made, k, pattern)
     for cut in cuts:
         add_cut(made, cut)
     return made
 
 
-def add_cut(made: Program, cut: Cut) -> None:
+def add_cut(made: Built, cut: Cut) -> None:
     """One more upper bound of throughput."""
     terms = {made.throughput: 1.0}
     for column in made.rollout:
@@ -78,22 +81,141 @@ def add_cut(made: Program, cut: Cut) -> None:
     made.model.row("tangent", terms, high=cut.constant / made.scale)
 
 
-def _columns(made: Program, space: Space, k: int, each: ClassSpace, chosen: Sequence[int]) -> None:
-    model = made.model
-    node = each.node
-    for j, option in enumerate(each.on_cores):
-        most = _most(space, option, node.count * node.cores)
-        made.replicas[k, j] = model.column(f"m {option.stage}", high=most, integer=True)
-        made.busy_cores[k, j] = model.column(f"busy {option.stage}", high=most)
-    limit = node.count * node.devices
-    for i in chosen:
-        made.devices[k, i] = model.column(f"n {i}", high=limit, integer=True)
-        members = [int(o) for o in each.patterns.members[i] if o >= 0]
-        for o in members:
-            if each.patterns.shared[i] and not space.apart(each.on_device[o]):
-                made.busy_shared[k, i, o] = model.column("busy shared", high=limit)
-            elif (k, o) not in made.busy_device:
-                made.busy_device[k, o] = model.column("busy", high=limit)
+# -- rows --------------------------------------------------------------------------------------------
+
+
+def _rows(space: Space) -> Iterator[tuple[Row, str, float, float]]:
+    """Every row: key, name, lower and upper limit."""
+    for k, each in enumerate(space.classes):
+        name = each.node.name
+        yield ("devices", k), f"devices of {name}", -INFINITY, 0.0
+        yield ("cores", k, False), f"cores of {name}", -INFINITY, 0.0
+        if space.schedule == "synchronous":
+            yield ("cores", k, True), f"cores of {name} for training", -INFINITY, 0.0
+        yield ("ram", k), f"RAM of {name}", -INFINITY, 0.0
+        yield ("flight", k), f"environments in flight on {name}", -INFINITY, 0.0
+        for s, demand in enumerate(space.demands):
+            if demand.loop:
+                yield ("pace", k, s), f"{demand.name} keeps pace on {name}", 0.0, INFINITY
+                yield ("held", k, s), f"environments for {demand.name}", -INFINITY, 0.0
+                if demand.holds:
+                    yield ("room", k, s), f"room in {demand.name}", -INFINITY, 0.0
+    for s, demand in enumerate(space.demands):
+        if demand.learns:
+            assert space.mode is not None
+            yield ("learner", s), "learner capacity", 0.0, INFINITY
+            yield ("ranks", s), "ranks", -INFINITY, float(space.mode.ranks)
+            yield ("shares", s), "shares of an update", -INFINITY, float(space.mode.batch)
+            if space.mode.shards > 1:
+                yield ("shards", s), "shards", float(space.mode.shards), INFINITY
+        elif not demand.loop:
+            yield ("pace", s), f"{demand.name} keeps pace", 0.0, INFINITY
+        replicas = pinned(space.pins, demand.name, "replicas")
+        if replicas is not None:
+            yield ("pin", s), f"pin {demand.name}.replicas", replicas, replicas
+    low, high = space.environments
+    yield ("most environments",), "environments", -INFINITY, float(high)
+    yield ("fewest environments",), "environments", float(low), INFINITY
+    if space.in_flight < INFINITY:
+        yield ("staleness",), "staleness", -INFINITY, space.in_flight
+
+
+# -- what a column puts into the rows ----------------------------------------------------------------
+
+
+def busy(space: Space, k: int, option: Option) -> Iterator[Entry]:
+    """One replica's worth of busy time."""
+    s = space.index(option.stage)
+    demand = space.demands[s]
+    if demand.learns:
+        yield ("learner", s), option.rate
+    elif demand.loop:
+        yield ("pace", k, s), option.rate
+        yield ("flight", k), option.batch
+        yield ("staleness",), option.batch
+    else:
+        yield ("pace", s), option.rate
+
+
+def seat(space: Space, k: int, option: Option, *, own_cores: bool) -> Iterator[Entry]:
+    """One replica, whether busy or not. `own_cores`: it keeps its host cores to itself."""
+    s = space.index(option.stage)
+    demand = space.demands[s]
+    yield ("ram", k), option.ram_bytes / 1e9
+    yield ("pin", s), 1.0
+    if own_cores:
+        yield ("cores", k, space.apart(option)), option.cores
+    if demand.learns:
+        yield ("ranks", s), 1.0
+        yield ("shards", s), 1.0
+        yield ("shares", s), float(option.batch)
+    elif demand.loop:
+        alone = demand.holds and option.device == "cpu"  # it steps its environments one by one
+        yield ("held", k, s), 1.0 if alone else float(option.resident or option.batch * space.groups)
+        if demand.holds:
+            yield ("room", k, s), -(EVERYTHING if alone else float(option.resident))
+
+
+# -- columns -----------------------------------------------------------------------------------------
+
+
+def _global_columns(made: Built) -> None:
+    space, model = made.space, made.model
+    maximise = space.objective == "throughput"
+    made.throughput = model.column(
+        "throughput",
+        objective=1.0 if maximise else 0.0,
+        low=0.0 if space.at_least is None else space.at_least / made.scale,
+    )
+    if space.mode is not None:
+        made.learner = model.column("learner capacity")
+        for s, demand in enumerate(space.demands):
+            if demand.learns:
+                made.put(made.learner, [(("learner", s), -made.scale * demand.items)])
+
+
+def _class_columns(made: Built, k: int, each: ClassSpace) -> None:
+    """Nodes in use, rollout, environments."""
+    space, model, node = made.space, made.model, each.node
+    some = space.objective == "cost"
+    nodes = model.column(
+        f"nodes of {node.name}",
+        low=0.0 if some else node.count,
+        high=node.count,
+        integer=some,
+        objective=-(node.price_per_hour or 0.0) if some else 0.0,
+    )
+    made.nodes.append(nodes)
+    made.put(nodes, [(("devices", k), -float(node.devices)), (("ram", k), -node.ram_bytes / 1e9)])
+    made.put(nodes, [(("cores", k, apart), -float(node.cores)) for apart in (False, True)])
+    rollout = model.column(f"rollout of {node.name}")
+    made.rollout.append(rollout)
+    environments = model.column(
+        f"environments of {node.name}", high=space.environments[1], integer=True
+    )
+    made.environments.append(environments)
+    for s, demand in enumerate(space.demands):
+        pace = -demand.items * made.scale
+        made.put(rollout, [(("pace", k, s), pace)] if demand.loop else [(("pace", s), pace)])
+        made.put(environments, [(("held", k, s), -1.0), (("room", k, s), 1.0)])
+    made.put(environments, [(("flight", k), -1.0)])
+    made.put(environments, [((f"{which} environments",), 1.0) for which in ("most", "fewest")])
+    ram = max((option.env_ram_bytes for option in each.on_cores), default=0.0)
+    made.put(environments, [(("ram", k), ram / 1e9)])
+
+
+def _core_columns(made: Built, k: int, j: int) -> None:
+    space, model = made.space, made.model
+    option, node = space.classes[k].on_cores[j], space.classes[k].node
+    most = _most(space, option, node.count * node.cores)
+    replicas = model.column(f"replicas of {option.stage}", high=most, integer=True)
+    made.replicas[k, j] = replicas
+    made.put(replicas, seat(space, k, option, own_cores=False))
+    works = model.column(f"busy {option.stage}", high=most)
+    made.busy_cores[k, j] = works
+    made.put(works, busy(space, k, option))
+    made.put(works, [(("cores", k, space.apart(option)), option.cores)])
+    model.row("busy", {works: 1.0, replicas: -1.0}, high=0.0)
 
 
 def _most(space: Space, option: Option, cores: int) -> int:
@@ -102,170 +224,33 @@ def _most(space: Space, option: Option, cores: int) -> int:
     return max(1, min(2 * cores, space.environments[1]))
 
 
-def _class_rows(
-    made: Program, space: Space, k: int, each: ClassSpace, chosen: Sequence[int]
-) -> None:
-    model, node, patterns = made.model, each.node, each.patterns
-    limit = node.count * node.devices
-    if chosen:
-        terms = {made.devices[k, i]: 1.0 for i in chosen}
-        made.rows["devices", k, 0] = model.row(f"devices of {node.name}", terms, high=limit)
-    supply: dict[int, dict[int, float]] = {}
-    for i in chosen:
-        turns: dict[int, float] = {made.devices[k, i]: -1.0}
-        for o in (int(o) for o in patterns.members[i] if o >= 0):
-            if (k, i, o) in made.busy_shared:
-                turns[made.busy_shared[k, i, o]] = 1.0
-            else:
-                slow = 1.0 if space.apart(each.on_device[o]) else float(patterns.slowdown[i])
-                supply.setdefault(o, {})[made.devices[k, i]] = -1.0 / slow
-        if len(turns) > 1:
-            model.row("turns", turns, high=0.0)
-    for o, terms in supply.items():
-        made.rows["busy", k, o] = model.row(
-            "busy", {made.busy_device[k, o]: 1.0, **terms}, high=0.0
-        )
-    for j, option in enumerate(each.on_cores):
-        model.row("busy", {made.busy_cores[k, j]: 1.0, made.replicas[k, j]: -1.0}, high=0.0)
-    _core_rows(made, space, k, each, chosen)
-    _loop_rows(made, space, k, each, chosen)
-
-
-def _core_rows(
-    made: Program, space: Space, k: int, each: ClassSpace, chosen: Sequence[int]
-) -> None:
-    """Cores by phase, and RAM."""
-    model, node = made.model, each.node
-    cores: dict[bool, dict[int, float]] = {False: {}, True: {}}
-    ram: dict[int, float] = {}
-    for j, option in enumerate(each.on_cores):
-        cores[space.apart(option)][made.busy_cores[k, j]] = option.cores
-        ram[made.replicas[k, j]] = option.ram_bytes / 1e9
-        if option.env_ram_bytes:
-            ram[made.environments[k]] = option.env_ram_bytes / 1e9
-    for i in chosen:
-        column = made.devices[k, i]
-        for o in (int(o) for o in each.patterns.members[i] if o >= 0):
-            option = each.on_device[o]
-            spent = cores[space.apart(option)]
-            if (k, i, o) in made.busy_shared:
-                spent[made.busy_shared[k, i, o]] = option.cores
-            else:
-                spent[column] = spent.get(column, 0.0) + option.cores
-            ram[column] = ram.get(column, 0.0) + option.ram_bytes / 1e9
-    for apart, terms in cores.items():
-        if terms:
-            made.rows["cores", k, int(apart)] = model.row(
-                f"cores of {node.name}", terms, high=node.count * node.cores
-            )
-    if ram:
-        made.rows["ram", k, 0] = model.row(
-            f"RAM of {node.name}", ram, high=node.count * node.ram_bytes / 1e9
-        )
-
-
-def busy_terms(made: Program, k: int, each: ClassSpace, stage: str) -> list[tuple[int, Option]]:
-    """Columns that say how busy the stage is in the class, each with its option."""
-    found = [(c, each.on_cores[j]) for (kk, j), c in made.busy_cores.items() if kk == k]
-    found += [(c, each.on_device[o]) for (kk, o), c in made.busy_device.items() if kk == k]
-    found += [(c, each.on_device[o]) for (kk, _, o), c in made.busy_shared.items() if kk == k]
-    return [(column, option) for column, option in found if option.stage == stage]
-
-
-def _loop_rows(
-    made: Program, space: Space, k: int, each: ClassSpace, chosen: Sequence[int]
-) -> None:
-    """Every stage of the loop keeps pace, with environments enough on their way."""
-    model, envs = made.model, made.environments[k]
-    flight: dict[int, float] = {envs: -1.0}
-    for demand in space.demands:
-        if not demand.loop:
+def _pattern_columns(made: Built, k: int, pattern: Pattern) -> None:
+    space, model = made.space, made.model
+    each = space.classes[k]
+    limit = each.node.count * each.node.devices
+    number = model.column("devices", high=limit, integer=True)
+    if space.objective == "devices":
+        model.objective[number] = -1.0
+    made.devices[k, pattern] = number
+    made.put(number, [(("devices", k), 1.0)])
+    turns: dict[int, float] = {number: -1.0 / pattern.slowdown}
+    for o in pattern.members:
+        option = each.on_device[o]
+        in_turn = pattern.turns and not space.apart(option)
+        made.put(number, seat(space, k, option, own_cores=not in_turn))
+        if in_turn:
+            works = model.column(f"busy {option.stage}", high=limit)
+            made.busy_turns[k, pattern, o] = works
+            turns[works] = 1.0
+            made.put(works, [(("cores", k, False), option.cores)])
+            made.put(works, busy(space, k, option))
             continue
-        pace = {made.rollout[k]: -demand.items * made.scale}
-        for column, option in busy_terms(made, k, each, demand.name):
-            pace[column] = option.rate
-            flight[column] = option.batch
-        made.rows["pace", k, space.demands.index(demand)] = model.row(
-            f"{demand.name} keeps pace", pace, low=0.0
-        )
-        held: dict[int, float] = {envs: -1.0}
-        room: dict[int, float] = {envs: 1.0}
-        free = False
-        for j, option in enumerate(each.on_cores):
-            if option.stage == demand.name:
-                size = 1 if demand.holds else option.batch * space.groups
-                held[made.replicas[k, j]] = size
-                room[made.replicas[k, j]] = -float(space.environments[1])
-                free = True
-        for i in chosen:
-            for o in (int(o) for o in each.patterns.members[i] if o >= 0):
-                option = each.on_device[o]
-                if option.stage == demand.name:
-                    held[made.devices[k, i]] = option.resident or option.batch * space.groups
-                    room[made.devices[k, i]] = -float(option.resident)
-        made.rows["held", k, space.demands.index(demand)] = model.row(
-            f"environments for {demand.name}", held, high=0.0
-        )
-        if demand.holds and (free or len(room) > 1):
-            made.rows["room", k, space.demands.index(demand)] = model.row(
-                f"room for environments in {demand.name}", room, high=0.0
-            )
-    made.rows["flight", k, 0] = model.row("environments in flight", flight, high=0.0)
-
-
-def _shared_rows(made: Program, space: Space, chosen: Sequence[Sequence[int]]) -> None:
-    """Rows over all classes."""
-    model = made.model
-    flight: dict[int, float] = {}
-    for s, demand in enumerate(space.demands):
-        columns = [
-            pair for k, each in enumerate(space.classes)
-            for pair in busy_terms(made, k, each, demand.name)
-        ]  # fmt: skip
-        if demand.loop:
-            flight.update((column, option.batch) for column, option in columns)
-        elif demand.learns and space.mode is not None:
-            terms = {column: option.rate for column, option in columns}
-            terms[made.learner] = -made.scale * demand.items
-            made.rows["learner", 0, s] = model.row("learner capacity", terms, low=0.0)
-            ranks = _count(made, space, chosen, demand.name)
-            made.rows["ranks", 0, s] = model.row("ranks", ranks, high=space.mode.ranks)
-            if space.mode.shards > 1:
-                made.rows["shards", 0, s] = model.row("shards", ranks, low=space.mode.shards)
-        else:
-            terms = {column: option.rate for column, option in columns}
-            for column in made.rollout:
-                terms[column] = -demand.items * made.scale
-            made.rows["pace", 0, s] = model.row(f"{demand.name} keeps pace", terms, low=0.0)
-        replicas = pinned(space.pins, demand.name, "replicas")
-        if replicas is not None:
-            count = _count(made, space, chosen, demand.name)
-            made.rows["pin", 0, s] = model.row(
-                f"pin {demand.name}.replicas", count, low=replicas, high=replicas
-            )
-    everywhere = dict.fromkeys(made.environments, 1.0)
-    made.rows["environments", 0, 0] = model.row(
-        "environments", everywhere, high=space.environments[1]
-    )
-    if space.environments[0] > 1:
-        made.rows["environments", 0, 1] = model.row(
-            "environments", everywhere, low=space.environments[0]
-        )
-    if flight and space.in_flight < space.environments[1]:
-        made.rows["staleness", 0, 0] = model.row("staleness", flight, high=space.in_flight)
-
-
-def _count(
-    made: Program, space: Space, chosen: Sequence[Sequence[int]], stage: str
-) -> dict[int, float]:
-    """Replicas of the stage, over all classes."""
-    terms: dict[int, float] = {}
-    for k, each in enumerate(space.classes):
-        for j, option in enumerate(each.on_cores):
-            if option.stage == stage:
-                terms[made.replicas[k, j]] = 1.0
-        for i in chosen[k]:
-            members = (each.on_device[int(o)].stage for o in each.patterns.members[i] if o >= 0)
-            if stage in members:
-                terms[made.devices[k, i]] = 1.0
-    return terms
+        if (k, o) not in made.busy_device:
+            works = model.column(f"busy {option.stage}", high=limit)
+            made.busy_device[k, o] = works
+            made.put(works, busy(space, k, option))
+            made.rows["busy", k, o] = model.row("busy", {works: 1.0}, high=0.0)
+        slow = 1.0 if space.apart(option) else pattern.slowdown
+        made.put(number, [(("busy", k, o), -1.0 / slow)])
+    if len(turns) > 1:
+        model.row("turns", turns, high=0.0)

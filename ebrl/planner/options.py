@@ -13,12 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ebrl.errors import PlanError
-from ebrl.planner.clock import Clock, ask, core_batches
+from ebrl.planner.clock import Clock, ask
+from ebrl.frontend.program import Work
 from ebrl.planner.demand import Demand
+from ebrl.planner import roofline
 from ebrl.planner.hardware import DeviceKind, NodeClass
+from ebrl.planner.interpolate import StageTime
 from ebrl.planner.plan import Pin
 from ebrl.planner.profile import Point
 from ebrl.planner.request import pinned
+
+
+CONTEXT_BYTES = 500_000_000  # of a process on a device: its context, before it allocates anything
+WORTH = 1e-3  # relative gain from which a larger quota or batch is an option of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,9 @@ class Scale:
     environments: tuple[int, int]
     groups: int
     update: int  # items of one update
-    shares: int  # ranks that an update may be split over
+    ranks: int  # that an update may be split over
+    shards: int  # ranks that the learner's state is split over
+    whole_learner: bool = False  # in a phase of its own it has the whole device
 
 
 def core_options(
@@ -70,7 +79,7 @@ def core_options(
     if (pin := pinned(tuple(pins), stage.name, "cores")) is not None:
         cores = [pin]
     cores = [c for c in cores if c <= node.cores]
-    batches = _batches_on_cores(demand, points, scale, pins)
+    batches = [1] if demand.holds else _batches(demand, points, scale, pins)
     found: list[Option] = []
     for c in cores:
         for batch in batches:
@@ -78,8 +87,8 @@ def core_options(
             if estimate is None:
                 continue
             ram, each = int(estimate.bytes), 0.0
-            if demand.holds and points:
-                ram, each = ram_of_environments(points)
+            if demand.holds:
+                ram, each = ram_of_environments(points, stage.work)
             found.append(
                 Option(
                     stage=stage.name,
@@ -95,6 +104,100 @@ def core_options(
                 )
             )
     return front(found)
+
+
+def device_options(
+    clock: Clock, demand: Demand, node: NodeClass, scale: Scale, pins: Sequence[Pin]
+) -> tuple[Option, ...]:
+    """Options of a stage on the class's device: quota by batch. Empty where it cannot run there."""
+    device, stage = node.device, demand.stage
+    time = None if device is None else clock.of(stage, device)
+    if time is None or device is None:
+        return ()
+    cores = _host_cores(time.points, stage.name, pins)
+    quotas = np.array(device.quotas())
+    if (pin := pinned(tuple(pins), stage.name, "sms")) is not None:
+        quotas = quotas[quotas == int(pin)]
+        if not len(quotas):
+            raise _not_granted(device, stage.name, int(pin))
+    elif demand.learns and scale.whole_learner:
+        quotas = quotas[-1:]
+    batches = np.array(_batches(demand, time.points, scale, pins))
+    estimate = ask(time, quotas[:, None], cores, batches[None, :])
+    if estimate is None:  # the profile refuses some place: only what was measured is left
+        return ()
+    seconds = estimate.median_s
+    rates = batches[None, :] / seconds
+    worth_it = _gains(rates[-1])
+    steps = [_gains(rates[:, b]) for b in range(len(batches))]
+    ram = _host_ram(time.points, stage.work)
+    found: list[Option] = []
+    for b in np.flatnonzero(worth_it):
+        batch = int(batches[b])
+        resident = batch * scale.groups if demand.holds else 0
+        memory = _memory(time, device, cores, max(batch, resident), stage.work) + CONTEXT_BYTES
+        if demand.learns and stage.work is not None:
+            memory -= int(stage.work.state_bytes * (1 - 1 / scale.shards))
+        if memory > device.memory_bytes:
+            continue
+        for q in np.flatnonzero(steps[b]):
+            found.append(
+                Option(
+                    stage=stage.name,
+                    device=device.name,
+                    sms=int(quotas[q]),
+                    cores=cores,
+                    batch=batch,
+                    seconds=float(seconds[q, b]),
+                    memory_bytes=memory,
+                    ram_bytes=ram,
+                    source=str(estimate.source[q, b]),
+                    resident=resident,
+                )
+            )
+    return tuple(found)
+
+
+def _gains(rates: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Which of these, in order, are more than `WORTH` faster than the last one kept."""
+    kept = np.zeros(len(rates), bool)
+    last = 0.0
+    for i, rate in enumerate(rates):
+        if rate > last * (1 + WORTH):
+            kept[i], last = True, rate
+    return kept
+
+
+def _host_cores(points: Sequence[Point], stage: str, pins: Sequence[Pin]) -> float:
+    """Host cores of one replica: as pinned, as measured, else one."""
+    pin = pinned(tuple(pins), stage, "cores")
+    return pin if pin is not None else max((point.cores for point in points), default=1.0)
+
+
+def _host_ram(points: Sequence[Point], work: Work | None) -> int:
+    measured = max((point.ram_bytes for point in points), default=0)
+    return measured or int(work.ram_bytes if work is not None else 0)
+
+
+def _memory(
+    time: StageTime, device: DeviceKind, cores: float, batch: int, work: Work | None
+) -> int:
+    """Resident on the device; by arithmetic where a profile states no memory."""
+    estimate = ask(time, device.sms, cores, batch)
+    assert estimate is not None
+    stated = all(point.bytes > 0 for point in time.points)
+    memory = int(estimate.bytes)
+    return memory if stated or work is None else max(memory, int(roofline.memory(work, batch)))
+
+
+def _not_granted(device: DeviceKind, stage: str, sms: int) -> PlanError:
+    near = sorted(device.quotas(), key=lambda quota: (abs(quota - sms), quota))[:3]
+    return PlanError(
+        "pin-off-grid",
+        f"{device.name} grants no quota of {sms} SMs",
+        where=f"--pin {stage}.sms={sms}",
+        hint=f"near ones are {', '.join(map(str, sorted(near)))}",
+    )
 
 
 def front(options: Sequence[Option]) -> tuple[Option, ...]:
@@ -119,46 +222,37 @@ def _beaten(table: np.ndarray, residents: np.ndarray, i: int) -> bool:  # type: 
     return bool((no_worse & (better | earlier_twin)).any())
 
 
-def _batches_on_cores(
+def _batches(
     demand: Demand, points: Sequence[Point], scale: Scale, pins: Sequence[Pin]
 ) -> list[int]:
-    """Simulators step environments one by one; the learner takes its share of the update; others batch."""
+    """Batches to consider. A rank of the learner takes a share of the update; others batch
+    environments, as many as there may be in one of the groups that take turns."""
     if (pin := pinned(tuple(pins), demand.name, "batch")) is not None:
         return [int(pin)]
-    if demand.holds:
-        return [1]
     if demand.learns:
-        shares = {2**i for i in range(int(math.log2(max(scale.shares, 1))) + 1)}
-        return sorted({max(1, math.ceil(scale.update / n)) for n in shares})
+        parts = {1, 3, *(2**i for i in range(scale.ranks.bit_length()))}
+        parts |= {3 * 2**i for i in range(scale.ranks.bit_length())}
+        return sorted({scale.update // n for n in parts if n <= min(scale.ranks, scale.update)})
     limit = max(1, scale.environments[1] // scale.groups)
-    wanted = [2**i for i in range(limit.bit_length())]
+    wanted = {2**i for i in range(limit.bit_length())}
     for count in set(scale.environments):
-        wanted += [count // (scale.groups * n) for n in range(1, 9)]
-    return [b for b in core_batches(points, wanted) if b <= limit]
+        wanted |= {count // (scale.groups * n) for n in range(1, 9)}
+    wanted |= {point.batch for point in points}
+    return sorted(b for b in wanted if 1 <= b <= limit)
 
 
-def ram_of_environments(points: Sequence[Point]) -> tuple[int, float]:
+def ram_of_environments(points: Sequence[Point], work: Work | None) -> tuple[int, float]:
     """Bytes of a simulating process without environments, and of each environment in it.
 
     From the points with the fewest and the most environments; one point alone says nothing of the
-    slope, so all of it is the process's.
+    slope, so all of it is the process's. Without points, by the declared work.
     """
+    if not points:
+        assert work is not None
+        return int(work.ram_bytes + work.weight_bytes + work.scratch_bytes), work.activation_bytes
     few = min(points, key=lambda p: (p.batch, p.bytes))
     many = max(points, key=lambda p: (p.batch, p.bytes))
     if few.batch == many.batch:
         return many.bytes, 0.0
     each = max(0.0, (many.bytes - few.bytes) / (many.batch - few.batch))
     return max(0, math.floor(few.bytes - each * few.batch)), each
-
-
-def impossible(demand: Demand, kinds: Sequence[DeviceKind | None], where: str) -> PlanError:
-    """No class of the cluster can run the stage, and why."""
-    places = ", ".join("cores" if kind is None else kind.name for kind in kinds)
-    return PlanError(
-        "profile-missing",
-        f"nothing is known about stage {demand.name!r} on {places}: it runs on "
-        f"{' or '.join(demand.stage.runs_on)}, the profile has no point of it there, and it declares "
-        "no work to estimate by",
-        where=where,
-        hint=f"measure it (ebrl profile), or give work() to {demand.stage.type}",
-    )

@@ -37,6 +37,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     environments: tuple[int, int] | None = None  # [first, last) of the environments it steps or serves
     group: int = 0  # replicas of one data-parallel stage with the same group are one replica
     share: int = 0  # items of one update that this rank takes, in calls of `batch`; 0: not a rank
+    rated_cores: float = 0.0  # cores that its stage time holds for; `cores` is its share of them
     busy: float = 0.0  # part of the time that it works at the predicted throughput
 
 
@@ -106,6 +107,15 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
+class Interference(msgspec.Struct, frozen=True, kw_only=True):
+    """How much these stages slow each other down on one device; `turns`: by taking turns on it."""
+
+    stages: tuple[str, ...]
+    factor: float
+    turns: bool = False
+    source: Source = "estimated"
+
+
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """How the plan came about; not part of the hashed body."""
 
@@ -136,6 +146,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     prediction: Prediction
     alternatives: tuple[Alternative, ...] = ()
     pins: tuple[Pin, ...] = ()
+    interference: tuple[Interference, ...] = ()
     notes: tuple[str, ...] = ()
     made: Made
 

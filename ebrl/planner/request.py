@@ -8,7 +8,7 @@ import msgspec
 
 from ebrl.errors import PlanError
 from ebrl.frontend.program import Program
-from ebrl.planner.plan import Pin
+from ebrl.planner.plan import Interference, Pin
 
 Objective = Literal["throughput", "cost", "devices"]
 PIN_KEYS = ("replicas", "batch", "sms", "cores", "environments")
@@ -21,6 +21,7 @@ class CompileOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pins: tuple[Pin, ...] = ()
+    interference: tuple[Interference, ...] = ()
     max_staleness: int | None = None
     objective: Objective = "throughput"
     at_least: float | None = None

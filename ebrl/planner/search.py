@@ -1,23 +1,46 @@
-"""From a space to an allocation: relax, cut, solve, and say how far from the bound the answer is.
+"""From a space to an allocation: relax, price, cut, solve, and say how far from the bound it is.
 
-Throughput is concave in (rollout, learner capacity); tangents are added where a solution lies above
-the curve until it does not. Invariant: `bound` is at least the throughput of every plan of the spaces
-that were given; the allocation's own throughput is computed from its counts, never read off the model.
+The relaxation is solved by column generation: patterns enter while any is worth more than its device
+costs, so its value bounds every pattern there is. Then the integer program is solved over those that
+entered, and over every one that the gap cannot rule out. Invariant: `bound` is at least the throughput
+of every plan of the space; an allocation's throughput is computed from its counts.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from ebrl.planner import milp
+from ebrl.planner import milp, patterns
 from ebrl.planner.learning import Cut, cuts, first_cuts, throughput
+from ebrl.planner.milp import Built
+from ebrl.planner.patterns import Worths
 from ebrl.planner.solver import Outcome, solve
-from ebrl.planner.space import Space
+from ebrl.planner.space import ClassSpace, Pattern, Space
 
-TANGENTS = 24
+ROUNDS = 60
+ENTERING = 24  # patterns a class and round
+FIRST_ALLOWANCE = 5e-3  # of throughput
+FEW_DEVICES = 64  # up to here taking turns can matter
+SPARE = 150  # patterns beside those of the relaxation in the first integer program
+MOST = 1500  # patterns in the last one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxed:
+    """The linear bound of a space. `space` holds the patterns that entered."""
+
+    space: Space
+    feasible: bool
+    bound: float
+    cuts: tuple[Cut, ...]
+    scale: float
+    prices: Mapping[milp.Row, float]
+    seconds: float
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,92 +48,219 @@ class Allocation:
     """Counts, by class: devices a pattern, replicas of an option on cores; and what they give."""
 
     space: Space
-    devices: tuple[dict[int, int], ...]  # by class: pattern → devices
-    replicas: tuple[dict[int, int], ...]  # by class: option on cores → replicas
-    busy: tuple[dict[int, float], ...]  # by class: option on cores → replicas' worth of time
-    rollout: tuple[float, ...]  # by class
-    environments: tuple[int, ...]  # by class
+    devices: tuple[Mapping[Pattern, int], ...]
+    replicas: tuple[Mapping[int, int], ...]
+    busy: tuple[Mapping[int, float], ...]  # option on cores → replicas' worth of time
+    learning: tuple[Mapping[Pattern, float], ...]  # learner's items a second on one such device
+    rollout: tuple[float, ...]
+    environments: tuple[int, ...]
     learner: float
     throughput: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    allocation: Allocation
+    """`objective` and `bound` are in the terms of the space's objective."""
+
+    allocation: Allocation | None
     bound: float
-    status: Literal["optimal", "time limit"]
+    status: Literal["optimal", "time limit", "infeasible"]
     solver: str
     seconds: float
 
 
-def relax(space: Space, chosen: Sequence[Sequence[int]]) -> tuple[Outcome, list[Cut], float]:
-    """The linear bound over these patterns: outcome, the tangents it needed, the scale."""
-    scale = 1.0
-    found = list(first_cuts(space.schedule, space.mode)) if space.mode else _no_learner()
-    outcome = solve(milp.build(space, chosen, found, scale).model, relaxed=True)
-    if outcome.status == "infeasible" or not outcome.values:
-        return outcome, found, scale
-    scale = max(outcome.objective, 1e-9) if space.objective == "throughput" else 1.0
-    for _ in range(TANGENTS):
-        made = milp.build(space, chosen, found, scale)
-        outcome = solve(made.model, relaxed=True)
-        more = _tangents(space, made, outcome)
-        if not more:
-            break
-        found.extend(more)
-    return outcome, found, scale
+def quick_bound(space: Space) -> float:
+    """What the learner's ranks could do at most, each on the best hardware and always busy."""
+    if space.mode is None or space.objective != "throughput":
+        return math.inf
+    rates = [
+        option.rate / space.demand(option.stage).items
+        for each in space.classes
+        for option in (*each.on_cores, *each.on_device)
+        if space.demand(option.stage).learns
+    ]
+    learner = space.mode.ranks * max(rates, default=0.0)
+    return throughput("asynchronous", space.mode, math.inf, learner)
 
 
-def integers(
-    space: Space,
-    chosen: Sequence[Sequence[int]],
-    found: list[Cut],
-    scale: float,
-    *,
-    time_limit_s: float,
-    resolution: float,
-) -> tuple[milp.Program, Outcome]:
-    """The integer optimum over these patterns; tangents are added to `found`."""
+def relax(space: Space) -> Relaxed:
+    """The bound over every pattern."""
     begun = time.perf_counter()
-    for _ in range(TANGENTS):
-        made = milp.build(space, chosen, found, scale)
+    tangents = list(first_cuts(space.schedule, space.mode)) if space.mode else [ROLLOUT_ONLY]
+    space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
+    listed = _listed(space)
+    worths = [Worths(space, k) for k in range(len(space.classes))]
+    scale = 0.0
+    for _ in range(ROUNDS):
+        made = milp.build(space, tangents, scale or 1.0)
+        outcome = solve(made.model, relaxed=True)
+        if not outcome.values:
+            return Relaxed(
+                space=space, feasible=False, bound=0.0, cuts=tuple(tangents), scale=1.0, prices={},
+                seconds=time.perf_counter() - begun, values={},
+            )  # fmt: skip
+        if not scale:
+            scale = max(outcome.values[made.throughput], 1e-9)
+            continue
+        more = _tangents(made, outcome, 1e-7)
+        tangents += more
+        prices = {row: outcome.duals[number] for row, number in made.rows.items()}
+        entered = 0
+        if not listed:
+            space, entered = _enter(space, worths, prices)
+        if not more and not entered:
+            break
+    values = {
+        "throughput": outcome.values[made.throughput] * scale,
+        "ranks": _ranks(made, outcome),
+    }
+    return Relaxed(
+        space=space,
+        feasible=True,
+        bound=outcome.objective * (scale if space.objective == "throughput" else 1.0),
+        cuts=tuple(tangents),
+        scale=scale,
+        prices=prices,
+        seconds=time.perf_counter() - begun,
+        values=values,
+    )
+
+
+ROLLOUT_ONLY = Cut(rollout=1.0, learner=0.0, constant=0.0)
+
+
+def _first(space: Space, each: ClassSpace) -> ClassSpace:
+    """The patterns to begin with: all of them where they are few."""
+    if each.node.device is None or not each.on_device:
+        return each
+    listed = patterns.everything(space, each)
+    if listed is None:
+        listed = patterns.alone(space, each)
+        if each.node.count * each.node.devices <= FEW_DEVICES:
+            listed += patterns.taking_turns(space, each)
+    return replace(each, patterns=tuple(sorted(set(listed))))
+
+
+def _enter(
+    space: Space, worths: Sequence[Worths], prices: Mapping[milp.Row, float]
+) -> tuple[Space, int]:
+    """The space with the patterns that are worth more than their device at these prices."""
+    entered = 0
+    classes = []
+    for k, each in enumerate(space.classes):
+        known = set(each.patterns)
+        new = [
+            pattern
+            for _, pattern in patterns.priced(
+                space, k, worths[k], prices, margin=1e-7, most=ENTERING)
+            if pattern not in known
+        ]
+        entered += len(new)
+        classes.append(replace(each, patterns=each.patterns + tuple(new)) if new else each)
+    return replace(space, classes=tuple(classes)), entered
+
+
+def _ranks(made: Built, outcome: Outcome) -> float:
+    """Learner ranks of the solution."""
+    for s, demand in enumerate(made.space.demands):
+        if demand.learns:
+            row = made.model.rows[made.rows["ranks", s]]
+            return sum(c * outcome.values[column] for column, c in row.items())
+    return 0.0
+
+
+def best(relaxed: Relaxed, *, time_limit_s: float, resolution: float) -> Found:
+    """The integer optimum, within the resolution, or what the time limit left.
+
+    First over the patterns of the relaxation and the next best ones. What that leaves open, the
+    patterns that are too far from paying for their device cannot close, so the last program has all
+    the others, and its bound is everybody's.
+    """
+    begun = time.perf_counter()
+    space = relaxed.space
+    unit = relaxed.scale if space.objective == "throughput" else 1.0
+    tangents = list(relaxed.cuts)
+    listed = _listed(space)
+    if not listed:
+        space = _joined(space, relaxed.prices, FIRST_ALLOWANCE, SPARE) or space
+    made, outcome = _integers(space, tangents, relaxed.scale, time_limit_s, resolution)
+    bound = outcome.bound if listed else relaxed.bound / unit
+    if not listed and outcome.values and bound - outcome.objective > resolution * abs(bound):
+        gap = bound - outcome.objective
+        wider = _joined(relaxed.space, relaxed.prices, gap * (1 + 1e-6), MOST)
+        left = time_limit_s - (time.perf_counter() - begun)
+        if wider is not None and wider.classes == space.classes:
+            bound = outcome.bound
+        elif wider is not None and left > 0:
+            again, result = _integers(wider, tangents, relaxed.scale, left, resolution)
+            if result.values and result.objective >= outcome.objective:
+                made, outcome = again, result
+            if result.values:
+                bound = min(bound, max(result.bound, outcome.objective))
+    return Found(
+        allocation=allocation(made, outcome) if outcome.values else None,
+        bound=min(bound * unit, relaxed.bound),
+        status=outcome.status,
+        solver=outcome.solver,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _listed(space: Space) -> bool:
+    """Has the space every pattern there is?"""
+    return all(
+        patterns.everything(space, each) is not None for each in space.classes if each.on_device
+    )
+
+
+def _joined(
+    space: Space, prices: Mapping[milp.Row, float], allowance: float, most: int
+) -> Space | None:
+    """The space with every pattern within the allowance; None where they are too many."""
+    classes = []
+    for k, each in enumerate(space.classes):
+        worths = Worths(space, k)
+        found = patterns.near(space, k, worths, prices, allowance=allowance, most=20 * most)
+        if found is None or len(found) > most and most == MOST:
+            return None
+        known = set(each.patterns)
+        new = [pattern for pattern in found[:most] if pattern not in known]
+        classes.append(replace(each, patterns=each.patterns + tuple(new)))
+    return replace(space, classes=tuple(classes))
+
+
+def _integers(
+    space: Space, tangents: list[Cut], scale: float, time_limit_s: float, resolution: float
+) -> tuple[Built, Outcome]:
+    """The integer program over the space's patterns; tangents are added until they hold."""
+    begun = time.perf_counter()
+    for _ in range(ROUNDS):
+        made = milp.build(space, tangents, scale)
         left = max(0.5, time_limit_s - (time.perf_counter() - begun))
         outcome = solve(made.model, time_limit_s=left, relative_gap=resolution / 4)
-        more = _tangents(space, made, outcome, tolerance=resolution / 8)
+        more = _tangents(made, outcome, resolution / 8)
         if not more or outcome.status == "time limit":
             break
-        found.extend(more)
+        tangents += more
     return made, outcome
 
 
-def allocation(space: Space, made: milp.Program, outcome: Outcome) -> Allocation:
+def allocation(made: Built, outcome: Outcome) -> Allocation:
     """Read the counts."""
-    values = outcome.values
+    space, values = made.space, outcome.values
     classes = range(len(space.classes))
     rollout = tuple(values[made.rollout[k]] * made.scale for k in classes)
     learner = values[made.learner] * made.scale if made.learner >= 0 else 0.0
+
+    def of(columns: Mapping[tuple[int, object], int], k: int, least: float) -> dict[object, float]:
+        return {key: values[c] for (kk, key), c in columns.items() if kk == k and values[c] > least}
+
     return Allocation(
         space=space,
-        devices=tuple(
-            {
-                i: round(values[c])
-                for (kk, i), c in made.devices.items()
-                if kk == k and values[c] > 0.5
-            }
-            for k in classes
-        ),
-        replicas=tuple(
-            {
-                j: round(values[c])
-                for (kk, j), c in made.replicas.items()
-                if kk == k and values[c] > 0.5
-            }
-            for k in classes
-        ),
-        busy=tuple(
-            {j: values[c] for (kk, j), c in made.busy_cores.items() if kk == k and values[c] > 1e-9}
-            for k in classes
-        ),
+        devices=tuple({p: round(v) for p, v in of(made.devices, k, 0.5).items()} for k in classes),  # type: ignore
+        replicas=tuple({j: round(v) for j, v in of(made.replicas, k, 0.5).items()} for k in classes),  # type: ignore
+        busy=tuple(of(made.busy_cores, k, 1e-9) for k in classes),  # type: ignore
+        learning=tuple(_learning(made, outcome, k) for k in classes),
         rollout=rollout,
         environments=tuple(round(values[made.environments[k]]) for k in classes),
         learner=learner,
@@ -118,10 +268,36 @@ def allocation(space: Space, made: milp.Program, outcome: Outcome) -> Allocation
     )
 
 
-def _tangents(
-    space: Space, made: milp.Program, outcome: Outcome, tolerance: float = 1e-7
-) -> tuple[Cut, ...]:
+def _learning(made: Built, outcome: Outcome, k: int) -> dict[Pattern, float]:
+    """What the learner does on one device of each pattern: equal on equal devices."""
+    space, values = made.space, outcome.values
+    found: dict[Pattern, float] = {}
+    for (kk, pattern), column in made.devices.items():
+        if kk != k or values[column] < 0.5:
+            continue
+        for o in pattern.members:
+            option = space.classes[k].on_device[o]
+            if space.demand(option.stage).learns:
+                found[pattern] = option.rate * busy_of(made, values, k, pattern, o)
+    return found
+
+
+def busy_of(
+    made: Built, values: tuple[float, ...], k: int, pattern: Pattern, o: int
+) -> float:
+    """How busy an option is on one device of a pattern: equal on equal devices."""
+    if (k, pattern, o) in made.busy_turns:
+        return values[made.busy_turns[k, pattern, o]] / values[made.devices[k, pattern]]
+    column = made.busy_device[k, o]
+    row = made.model.rows[made.rows["busy", k, o]]
+    supply = {c: -t for c, t in row.items() if c != column}
+    everything = math.fsum(t * values[c] for c, t in supply.items())
+    return values[column] * supply[made.devices[k, pattern]] / everything
+
+
+def _tangents(made: Built, outcome: Outcome, tolerance: float) -> tuple[Cut, ...]:
     """Cuts at the solution, if it promises more than the curve gives there."""
+    space = made.space
     if space.mode is None or not outcome.values:
         return ()
     rollout = sum(outcome.values[c] for c in made.rollout) * made.scale
@@ -132,7 +308,3 @@ def _tangents(
     if claimed <= throughput(space.schedule, space.mode, rollout, learner) * (1 + tolerance):
         return ()
     return cuts(space.schedule, space.mode, rollout, learner)
-
-
-def _no_learner() -> list[Cut]:
-    return [Cut(rollout=1.0, learner=0.0, constant=0.0)]

@@ -1,43 +1,37 @@
-"""Everything the model may choose from: the options and patterns of each class of nodes.
+"""Everything the model may choose from: options and patterns of each class of nodes.
 
-Invariant: what is not in the space is not considered, and the space is made from the inputs alone, so
-"optimal" always means optimal over this space.
+Invariant: what is not in the space is not considered, and the space is made from the inputs
+alone, so "optimal" always means optimal over this space.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ebrl.planner.demand import Demand
 from ebrl.planner.hardware import NodeClass
+from ebrl.planner.interference import Slowdowns
 from ebrl.planner.learning import Mode, Schedule
 from ebrl.planner.options import Option
 from ebrl.planner.plan import Pin
 from ebrl.planner.request import Objective
 
+SHARED_CORES = 8  # up to here a node's cores are one pool; above, a busy replica may own some
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patterns:
-    """Ways to share one device: row i has at most one option of each stage (`members`, −1 for none).
 
-    `slowdown` is the interference factor of a row's stages. In a `shared` row the stages take turns on
-    the whole device, so their busy shares add up to at most one; in the others each has its own SMs.
+@dataclass(frozen=True, slots=True, order=True)
+class Pattern:
+    """A way to share one device: at most one option of each stage (`members` index the class's
+    device options).
+
+    `slowdown` is the interference factor. In a `turns` pattern the stages take turns on the whole
+    device, so their busy shares add up to at most 1/slowdown; in the others each has its own SMs.
     """
 
-    members: NDArray[np.int32]  # [patterns, stages], indices into the class's device options
-    slowdown: NDArray[np.float64]  # [patterns]
-    shared: NDArray[np.bool_]  # [patterns]
-
-    def __len__(self) -> int:
-        return len(self.slowdown)
-
-
-NO_PATTERNS = Patterns(
-    members=np.zeros((0, 0), np.int32), slowdown=np.zeros(0), shared=np.zeros(0, np.bool_)
-)
+    members: tuple[int, ...]
+    slowdown: float = 1.0
+    turns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +41,12 @@ class ClassSpace:
     node: NodeClass
     on_cores: tuple[Option, ...]
     on_device: tuple[Option, ...] = ()
-    patterns: Patterns = NO_PATTERNS
+    patterns: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """What one solve chooses from."""
+    """What one solve chooses from. `in_flight`: environments that staleness lets be on their way."""
 
     demands: tuple[Demand, ...]
     classes: tuple[ClassSpace, ...]
@@ -60,24 +54,27 @@ class Space:
     schedule: Schedule
     environments: tuple[int, int]
     groups: int
-    in_flight: float  # environments that staleness lets be on their way, at most
+    in_flight: float
     pins: tuple[Pin, ...] = ()
     objective: Objective = "throughput"
     at_least: float | None = None
+    slowdowns: Slowdowns = field(default_factory=Slowdowns)
 
-    def demand(self, name: str) -> Demand:
-        for each in self.demands:
-            if each.name == name:
-                return each
-        raise KeyError(name)
+    def index(self, stage: str) -> int:
+        return next(i for i, each in enumerate(self.demands) if each.name == stage)
+
+    def demand(self, stage: str) -> Demand:
+        return self.demands[self.index(stage)]
 
     @property
     def learner(self) -> Demand | None:
         return next((each for each in self.demands if each.learns), None)
 
     def apart(self, option: Option) -> bool:
-        """Does it work in a phase of its own, when nothing else does (synchronous learners)?"""
+        """Does it work in a phase of its own, when nothing else does (a synchronous learner)?"""
         return self.schedule == "synchronous" and self.demand(option.stage).learns
 
-
-SHARED_CORES = 8  # up to here a node's cores are one pool; above, a busy replica may own some
+    def slowdown(self, options: Sequence[Option], *, turns: bool = False) -> float:
+        """Interference of what works on one device at the same time."""
+        stages = frozenset(option.stage for option in options if not self.apart(option))
+        return self.slowdowns.of(stages, turns=turns)

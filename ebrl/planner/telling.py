@@ -15,14 +15,14 @@ FULL = 0.995
 def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> tuple[str, str]:
     """A stage's name, "environments" or "staleness", and why."""
     rate = binding.throughput
-    flight = _in_flight(space, stages, rate)
+    flight = _in_flight(space, stages)
     if flight >= FULL * space.in_flight:
         return "staleness", (
             f"{flight:.1f} environments have to be on their way and the staleness bound lets "
             f"{space.in_flight:.0f}"
         )
     busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
-    spent = {stage.name: _core_seconds(space, stage, rate) for stage in stages}
+    spent = {stage.name: _core_seconds(stage, rate) for stage in stages}
     cores = sum(space.classes[node.k].node.cores for node in binding.nodes)
     used = math.fsum(spent.values()) * rate
     if space.schedule == "asynchronous" and cores and used >= FULL * cores:
@@ -49,12 +49,12 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
     )
 
 
-def _core_seconds(space: Space, stage: StagePlan, rate: float) -> float:
+def _core_seconds(stage: StagePlan, rate: float) -> float:
     """Core time that one environment step costs the stage."""
     return math.fsum(replica.cores for replica in stage.replicas) / rate
 
 
-def _in_flight(space: Space, stages: Sequence[StagePlan], rate: float) -> float:
+def _in_flight(space: Space, stages: Sequence[StagePlan]) -> float:
     """Environments inside a call of a loop stage, on average."""
     loop = {demand.name for demand in space.demands if demand.loop}
     return math.fsum(
@@ -63,3 +63,20 @@ def _in_flight(space: Space, stages: Sequence[StagePlan], rate: float) -> float:
         if stage.name in loop
         for replica in stage.replicas
     )
+
+
+def notes(space: Space, stages: Sequence[StagePlan]) -> tuple[str, ...]:
+    """What a reader has to know to judge the figures."""
+    found = []
+    estimated = [stage.name for stage in stages if stage.source == "estimated"]
+    if estimated:
+        found.append(
+            f"the times of {', '.join(estimated)} are estimated, not measured: a profile "
+            "(ebrl profile) makes the prediction worth more"
+        )
+    if any(replica.device is not None for stage in stages for replica in stage.replicas):
+        found.append(
+            "how much stages slow each other down on one device is assumed (1.1 for two on split "
+            "SMs, 1.2 for three, 1.05 for taking turns) where it was not measured"
+        )
+    return tuple(found)

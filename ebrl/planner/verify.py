@@ -197,10 +197,7 @@ def _supply(
     for replica in plan.stage(demand.name).replicas:
         where = f"stages.{demand.name}.replicas[{replica.index}]"
         device = None if replica.device is None else nodes[replica.node].device
-        cores = replica.cores
-        if replica.device is None:
-            cores = replica.cores / replica.busy if replica.busy else float(replica.threads)
-            cores = round(cores, 6)
+        cores = replica.rated_cores
         key = (device.name if device else "cpu", replica.sms, cores, replica.batch)
         if key not in times:
             time = clock.of(demand.stage, device)

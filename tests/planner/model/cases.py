@@ -139,6 +139,7 @@ def on_cores(
         point("simulate", 1, simulate),
         point("simulate", 32, 32 * simulate, size=132_000_000),
         *(point("generate", b, t) for b, t in generate),
+        point("train", batch // 16, train / 14),
         point("train", batch, train),
     )
 
