@@ -24,7 +24,7 @@ help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 setup: .venv/installed
-	@$(BIN)/python scripts/setup_vulkan.py
+	@$(BIN)/python scripts/setup_maniskill.py
 
 .venv/installed: pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv .venv

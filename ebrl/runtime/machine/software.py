@@ -6,12 +6,14 @@ package metadata, the torch build from the text of its version file.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import os
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -19,6 +21,8 @@ import psutil
 from ebrl.runtime.machine.check import Check
 
 MIN_TORCH = (2, 9)
+# What ManiSkill's OpenCV loads and its wheel does not bring, with Debian's packages.
+OPENCV_LIBRARIES = {"libGL.so.1": "libgl1", "libgthread-2.0.so.0": "libglib2.0-0"}
 
 
 def version(package: str) -> str | None:
@@ -103,18 +107,37 @@ def solver() -> Check:
 
 def simulators() -> Check:
     """Gymnasium is a dependency; ManiSkill an extra."""
-    packages = ("gymnasium", "mani-skill", "sapien", "mujoco")
-    found = {name: version(name) for name in packages}
+    found = {name: version(name) for name in ("gymnasium", "mani-skill", "sapien", "mujoco")}
     detail = ", ".join(f"{name} {it}" for name, it in found.items() if it) or "none"
     missing = [name for name in ("gymnasium", "mani-skill") if found[name] is None]
-    if not missing:
-        return Check(name="simulators", ok=True, detail=detail)
-    return Check(
-        name="simulators",
-        ok=False,
-        detail=f"{detail}; not installed: {', '.join(missing)}",
-        fix=f"{sys.executable} -m pip install {' '.join(missing)}",
-    )
+    if missing:
+        return Check(
+            name="simulators",
+            ok=False,
+            detail=f"{detail}; not installed: {', '.join(missing)}",
+            fix=f"{sys.executable} -m pip install {' '.join(missing)}",
+        )
+    libraries = missing_libraries()
+    if libraries:
+        packages = " ".join(OPENCV_LIBRARIES[each] for each in libraries)
+        return Check(
+            name="simulators",
+            ok=False,
+            detail=f"{detail}; ManiSkill's OpenCV cannot load {', '.join(libraries)}",
+            fix=f"sudo apt-get install {packages} (other systems: the packages with these files)",
+        )
+    return Check(name="simulators", ok=True, detail=detail)
+
+
+def missing_libraries(names: Iterable[str] = tuple(OPENCV_LIBRARIES)) -> list[str]:
+    """Those that the system's loader does not find (on Linux; elsewhere wheels bring them)."""
+    missing = []
+    for name in names if sys.platform == "linux" else ():
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            missing.append(name)
+    return missing
 
 
 def ray() -> Check:

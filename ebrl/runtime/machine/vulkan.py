@@ -20,7 +20,7 @@ TIME_LIMIT_S = 20.0
 LOADER_PROGRAM = Path(__file__).with_name("vulkan_loader.py")
 FIX = (
     "install a Vulkan driver. Software rendering on Debian or Ubuntu, in a checkout: "
-    "sudo .venv/bin/python scripts/setup_vulkan.py; by hand: packages mesa-vulkan-drivers and "
+    "sudo .venv/bin/python scripts/setup_maniskill.py; by hand: packages mesa-vulkan-drivers and "
     "libvulkan1 (on Debian 12 from bookworm-backports). With an NVIDIA GPU: the driver's graphics "
     "libraries (in a container, NVIDIA_DRIVER_CAPABILITIES=all)"
 )

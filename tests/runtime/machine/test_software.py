@@ -92,3 +92,18 @@ def test_a_running_program_is_found_by_its_name():
         assert software.running("sleep")
         process.kill()
     assert not software.running("no-such-program-of-ours")
+
+
+def test_a_library_that_the_system_lacks_is_named_with_its_package(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("gymnasium", "mani_skill"):
+        install(packages, name, "3.0.1")
+    assert software.missing_libraries(["libc.so.6", "libnot-there.so.1"]) == ["libnot-there.so.1"]
+    monkeypatch.setattr(software, "missing_libraries", lambda: ["libGL.so.1"])
+    check = software.simulators()
+    assert not check.ok
+    assert "OpenCV cannot load libGL.so.1" in check.detail
+    assert "apt-get install libgl1" in check.fix
+    monkeypatch.setattr(software, "missing_libraries", list)
+    assert software.simulators().ok

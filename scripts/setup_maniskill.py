@@ -1,6 +1,7 @@
-"""Gives this machine a software Vulkan driver that SAPIEN can render with, where it lacks one.
+"""Gives this machine what ManiSkill needs of the system, where it lacks it: a Vulkan driver that
+SAPIEN can render with, and the libraries that OpenCV loads.
 
-    sudo .venv/bin/python scripts/setup_vulkan.py [--dry-run] [--force]
+    sudo .venv/bin/python scripts/setup_maniskill.py [--dry-run] [--force]
 
 ManiSkill loads a robot with its visual shapes, so it wants a Vulkan device even without cameras.
 Debian 12's own driver is too old for SAPIEN; its backports have a newer one. Where nothing can be
@@ -20,13 +21,43 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from ebrl.runtime.machine import devices, vulkan
+from ebrl.runtime.machine import devices, software, vulkan
 
-PACKAGES = ("mesa-vulkan-drivers", "libvulkan1")
+VULKAN = ("mesa-vulkan-drivers", "libvulkan1")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Releases whose own driver is too old, and where a newer one is.
 SUITES = {("debian", "bookworm"): "bookworm-backports"}
+NVIDIA = (
+    "its NVIDIA GPU needs the driver's graphics libraries (containers: "
+    "NVIDIA_DRIVER_CAPABILITIES=all)"
+)
+
+
+class Need(NamedTuple):
+    """Is everything there, what was found, and the packages (maybe none) that bring the rest."""
+
+    met: bool
+    found: str
+    packages: tuple[str, ...]
+
+
+def look(*, gpus: bool) -> Need:
+    """Ask the system. Where there is a GPU, its own driver has to bring Vulkan, not Mesa."""
+    device = vulkan.check(vulkan.finish_probe(vulkan.start_probe()))
+    libraries = software.missing_libraries()
+    found = f"{', '.join(libraries)} not found; {device.detail}" if libraries else device.detail
+    packages = tuple(software.OPENCV_LIBRARIES[each] for each in libraries)
+    if not device.ok and not gpus:
+        packages += VULKAN
+    return Need(device.ok and not libraries, found, packages)
+
+
+def suite_of(release: dict[str, str], packages: Sequence[str]) -> str:
+    """The suite to take the packages from, "" for the release's own."""
+    name = release.get("ID", ""), release.get("VERSION_CODENAME", "")
+    return SUITES.get(name, "") if set(VULKAN) <= set(packages) else ""
 
 
 def os_release(text: str) -> dict[str, str]:
@@ -35,10 +66,10 @@ def os_release(text: str) -> dict[str, str]:
     return {key: value.strip("'\"") for key, value in pairs}
 
 
-def obstacle(release: dict[str, str], *, root: bool, gpus: bool, apt: bool) -> str:
-    """Why this program cannot install a driver here, or "" when it can."""
-    if gpus:
-        return "there is an NVIDIA GPU, whose driver brings Vulkan; install its graphics libraries"
+def obstacle(release: dict[str, str], packages: Sequence[str], *, root: bool, apt: bool) -> str:
+    """Why this program cannot install the packages here, or "" when it can."""
+    if not packages:
+        return "no package brings that"
     if release.get("ID") not in ("debian", "ubuntu") or not apt:
         return f"{release.get('PRETTY_NAME', 'this system')} is neither Debian nor Ubuntu"
     if not root:
@@ -46,18 +77,18 @@ def obstacle(release: dict[str, str], *, root: bool, gpus: bool, apt: bool) -> s
     return ""
 
 
-def advice(release: dict[str, str]) -> str:
+def advice(release: dict[str, str], packages: Sequence[str]) -> str:
     """What a person can do instead."""
-    known = release.get("ID") in ("debian", "ubuntu")
-    suite = SUITES.get((release.get("ID", ""), release.get("VERSION_CODENAME", "")))
+    if not packages:
+        return NVIDIA
+    suite = suite_of(release, packages)
     if suite:
-        target = f"-t {suite} "
-        return f"enable {suite}, then: sudo apt-get install {target}{' '.join(PACKAGES)}"
-    if known:
-        return f"sudo apt-get install {' '.join(PACKAGES)}"
+        return f"enable {suite}, then: sudo apt-get install -t {suite} {' '.join(packages)}"
+    if release.get("ID") in ("debian", "ubuntu"):
+        return f"sudo apt-get install {' '.join(packages)}"
     if sys.platform == "darwin":
         return "ManiSkill renders through MoltenVK on macOS: install the Vulkan SDK"
-    return "install the Vulkan loader and Mesa's software driver (lavapipe), version 25 or newer"
+    return "install libGL, glib, the Vulkan loader, and a Vulkan driver (Mesa 25 brings lavapipe)"
 
 
 def mirror(targets: str, codename: str) -> str:
@@ -75,9 +106,9 @@ def sources(site: str, suites: Sequence[str], keyring: Path) -> str:
     return f"Types: deb\nURIs: {site}\nSuites: {' '.join(suites)}\nComponents: main\n{signed}"
 
 
-def install(release: dict[str, str], *, dry_run: bool) -> bool:
+def install(release: dict[str, str], packages: Sequence[str], *, dry_run: bool) -> bool:
     """Ask apt; False when it could not."""
-    suite = SUITES.get((release["ID"], release.get("VERSION_CODENAME", "")))
+    suite = suite_of(release, packages)
     with tempfile.TemporaryDirectory(prefix="ebrl-apt-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # apt fetches as a user of its own
@@ -95,7 +126,7 @@ def install(release: dict[str, str], *, dry_run: bool) -> bool:
             ).stdout
             site = mirror(targets, codename)
             if not site:
-                print(f"vulkan: apt knows no mirror of {codename}", file=sys.stderr)
+                print(f"maniskill: apt knows no mirror of {codename}", file=sys.stderr)
                 return False
             file = folder / "backports.sources"
             file.write_text(sources(site, (codename, suite), KEYRING))
@@ -107,20 +138,14 @@ def install(release: dict[str, str], *, dry_run: bool) -> bool:
             ]
             target = ["-t", suite]
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        wanted = ["install", "-y", "-q", "--no-install-recommends", *target, *PACKAGES]
+        wanted = ["install", "-y", "-q", "--no-install-recommends", *target, *packages]
         for words in (["update", "-q"], [*wanted, "-s"] if dry_run else wanted):
             command = ["apt-get", *options, *words]
-            print(f"vulkan: {' '.join(command)}", flush=True)
+            print(f"maniskill: {' '.join(command)}", flush=True)
             if subprocess.run(command, check=False, env=quiet).returncode != 0:
-                print("vulkan: apt-get failed, see above", file=sys.stderr)
+                print("maniskill: apt-get failed, see above", file=sys.stderr)
                 return False
     return True
-
-
-def look() -> tuple[bool, str]:
-    """Is there a device that SAPIEN can use, and what was found."""
-    found = vulkan.check(vulkan.finish_probe(vulkan.start_probe()))
-    return found.ok, found.detail
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -129,30 +154,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--force", action="store_true", help="install even if a driver is there")
     options = parser.parse_args(arguments)
 
-    usable, detail = look()
-    if usable and not options.force:
-        print(f"vulkan: {detail}")
+    gpus = bool(devices.look().devices)
+    need = look(gpus=gpus)
+    if need.met and not options.force:
+        print(f"maniskill: {need.found}")
         return
+    packages = (*VULKAN, *software.OPENCV_LIBRARIES.values()) if options.force else need.packages
     file = Path("/etc/os-release")
     release = os_release(file.read_text()) if file.exists() else {}
     reason = obstacle(
-        release,
-        root=os.geteuid() == 0,
-        gpus=bool(devices.look().devices),
-        apt=shutil.which("apt-get") is not None,
+        release, packages, root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None
     )
-    if not reason and install(release, dry_run=options.dry_run):
-        if options.dry_run:
-            return
-        usable, detail = look()
-        if usable:
-            print(f"vulkan: {detail}")
-            return
-        reason = "what was installed is not enough"
+    if not reason:
+        reason = "apt-get could not install it"
+        if install(release, packages, dry_run=options.dry_run):
+            need = look(gpus=gpus)
+            reason = "what was installed is not enough"
+            if need.met or options.dry_run:
+                print(f"maniskill: {need.found}")
+                return
     print(
-        f"vulkan: {detail}. {reason or 'apt-get could not install it'}.\n"
-        f"        To use ManiSkill here: {advice(release)}\n"
-        "        Everything else works without.",
+        f"maniskill: {need.found}; {reason}.\n"
+        f"           To use ManiSkill here: {advice(release, packages)}.\n"
+        "           Everything else works without.",
         file=sys.stderr,
     )
 
