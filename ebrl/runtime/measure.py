@@ -33,6 +33,8 @@ from ebrl.runtime.train import Train
 UNLIMITED = 1 << 40
 SAMPLES = 12
 WARM_S = 0.3
+PATIENCE = 4.0  # times the budget that one update may take before it is cut short
+CUT_AFTER = 4  # minibatches at least
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,30 +214,41 @@ def _train(request: Request) -> Reply:
     minibatches = training.epochs * math.ceil(
         training.batch / (training.minibatch or training.batch)
     )
-    seconds: list[float] = []
-    end = time.monotonic() + request.budget_s
-    while not seconds or (time.monotonic() < end and len(seconds) < SAMPLES):
+
+    def fire(patience_s: float) -> float:
         slab["segment/state"][:] = SegmentState.READY
         slab["version"][:] = learner.version
         slab["started"][0] = per_batch
-        seconds.append(_timed_update(learner, end, minibatches))
-    kept = seconds[1:] or seconds  # the first warms up
-    return Reply(samples=(_sample(training.batch, kept, _memory()),), weights_bytes=size)
+        return _timed_update(learner, patience_s, minibatches)
+
+    fire(request.budget_s)  # warms up: buffers, optimizer state, the allocator
+    seconds: list[float] = []
+    end = time.monotonic() + request.budget_s
+    while len(seconds) < 2 or (time.monotonic() < end and len(seconds) < SAMPLES):
+        seconds.append(fire(PATIENCE * request.budget_s))
+    return Reply(samples=(_sample(training.batch, seconds, _memory()),), weights_bytes=size)
 
 
-def _timed_update(learner: Train, end: float, minibatches: int) -> float:
-    """CPU seconds of one whole update; one that would outlast the budget is cut and scaled up."""
-    asked = 0
+def _timed_update(learner: Train, patience_s: float, minibatches: int) -> float:
+    """CPU seconds of one whole update.
+
+    One that takes longer than `patience_s` is cut short, and what its minibatches took is scaled to
+    all of them; what came before the first of them is not.
+    """
+    asked: list[float] = []
+    begin = time.process_time()
+    give_up = time.monotonic() + patience_s
 
     def should_stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 2 and time.monotonic() > end
+        asked.append(time.process_time() - begin)
+        return len(asked) > CUT_AFTER and time.monotonic() > give_up
 
-    begin = time.process_time()
     update = learner.update(should_stop)
     spent = time.process_time() - begin
-    return spent if update is not None else spent * max(1.0, minibatches / max(asked - 1, 1))
+    if update is not None:
+        return spent
+    done = len(asked) - 2  # the last asking is ours, after the update gave up
+    return asked[0] + (asked[-1] - asked[0]) / done * minibatches
 
 
 class _RandomActions:
