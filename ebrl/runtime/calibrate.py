@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,6 @@ from ebrl.runtime.measure import Reply, Request
 SIMULATORS = 4  # simulators measured at the same time, at most
 BUDGET_S = 3.0
 TIMEOUT_S = 300.0
-SIMULATED_ENVIRONMENTS = 4
 PACKAGES = ("ebrl", "torch", "numpy", "gymnasium", "mani-skill", "sapien")
 
 
@@ -89,8 +88,8 @@ def calibrate(
                     device="cpu",
                     cores=1.0,
                     batch=samples[0].batch,
-                    median_s=sum(each.median_s for each in samples) / len(samples),
-                    p95_s=max(each.p95_s for each in samples),
+                    median_s=samples[0].batch * _mean(s.median_s / s.batch for s in samples),
+                    p95_s=samples[0].batch * max(s.p95_s / s.batch for s in samples),
                     bytes=max(each.bytes for each in samples),
                     source="measured",
                     origin=origin,
@@ -108,8 +107,9 @@ def calibrate(
 def _requests(program: Program, graph: Path, budget_s: float) -> list[Request]:
     assert program.environment is not None
     policy = program.of_kind("generate")[0].name
+    simulators = min(len(os.sched_getaffinity(0)), SIMULATORS)
     roles: tuple[tuple[Role, int], ...] = (
-        ("simulate", min(SIMULATED_ENVIRONMENTS, program.environment.max_count)),
+        ("simulate", max(1, program.environment.max_count // simulators)),
         ("generate", program.environment.max_count),
         ("train", 1),
     )
@@ -178,6 +178,11 @@ def _reply(request: Request, process: subprocess.Popen[bytes]) -> Reply:
     if reply.failed:
         raise PlanError.of(reply.failed)
     return reply
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
 
 
 def _key(program: Program, cluster: Cluster, budget_s: float) -> str:

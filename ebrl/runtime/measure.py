@@ -33,6 +33,7 @@ from ebrl.runtime.train import Train
 UNLIMITED = 1 << 40
 SAMPLES = 12
 WARM_S = 0.3
+FEWEST = 2  # environments to build, however long that takes
 PATIENCE = 4.0  # times the budget that one update may take before it is cut short
 CUT_AFTER = 4  # minibatches at least
 
@@ -47,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     graph: str
     graph_sha256: str | None
     budget_s: float
-    environments: int  # to build (simulate), or the largest batch (generate)
+    environments: int  # to build at most (simulate), or the largest batch (generate)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,11 +123,13 @@ def _simulate(request: Request) -> Reply:
     )
     stage = _stage(request, request.stage)
     workers.single_thread()
-    memory = []
-    for _ in range(environments):
+    memory: list[int] = []
+    give_up = time.monotonic() + request.budget_s
+    while len(memory) < environments and (len(memory) < FEWEST or time.monotonic() < give_up):
         body.add(stage.environment())
         body.sweep()
         memory.append(_memory())
+    built = len(memory)
     answer = _RandomActions(request.program, slab)
 
     def fire() -> int:
@@ -155,12 +158,12 @@ def _simulate(request: Request) -> Reply:
     body.close()
     step = _sample(1, per_step, memory[0])
     many = Sample(
-        batch=environments,
-        median_s=step.median_s * environments,
-        p95_s=step.p95_s * environments,
+        batch=built,
+        median_s=step.median_s * built,
+        p95_s=step.p95_s * built,
         bytes=memory[-1],
     )
-    return Reply(samples=(step, many) if environments > 1 else (step,))
+    return Reply(samples=(step, many) if built > 1 else (step,))
 
 
 def _generate(request: Request) -> Reply:
