@@ -13,7 +13,9 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    graph: Annotated[Path, typer.Argument(help="The file that declares the graph.", metavar="GRAPH")],
+    graph: Annotated[
+        Path, typer.Argument(help="The file that declares the graph.", metavar="GRAPH")
+    ],
     draw: Annotated[
         Literal["text", "dot", "svg"] | None, typer.Option("--draw", help="Draw the graph.")
     ] = None,

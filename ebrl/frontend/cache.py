@@ -1,7 +1,7 @@
 """Where what was found out once is kept: $EBRL_CACHE, or $XDG_CACHE_HOME/ebrl, or ~/.cache/ebrl.
 
-Invariant: an entry is written whole or not at all, and a cache that cannot be read or written costs time,
-never a failure.
+Invariant: an entry is written whole or not at all, and a cache that cannot be read or written costs
+time, never a failure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Everything that can be known to be wrong with a graph, found before anything runs, and told at once.
+"""Everything that can be known to be wrong with a graph, found before anything runs, and told at
+once.
 
-The passes: connections and settings, then the environment's own word, then types, rates and arithmetic.
-A pass is skipped only where what it needs is already reported as wrong, so one mistake is one message.
+The passes: connections and settings, then the environment's own word, then types, rates and
+arithmetic. A pass is skipped only where what it needs is already reported as wrong, so one mistake
+is one message.
 Invariant: `check` returns a Program, or raises one GraphError that carries every diagnostic.
 """
 
@@ -36,7 +38,9 @@ from ebrl.frontend.training import arithmetic_faults, staleness_faults, training
 
 
 def check(graph: Graph, *, probe_limit_s: float = LIMIT_S) -> Program:
-    """The checked graph as data. GraphError with all diagnostics, in reading order, where it is wrong."""
+    """The checked graph as data. GraphError with all diagnostics, in reading order, where it is
+    wrong.
+    """
     program, diagnostics = diagnose(graph, probe_limit_s=probe_limit_s)
     if program is None:
         raise GraphError.of(diagnostics)
@@ -60,7 +64,9 @@ def diagnose(
     if simulator is not None and simulator.stage is not None and simulator.name not in unsound:
         description, faults = _describe(graph, simulator, probe_limit_s)
         found += faults
-    types = infer(graph, _known(simulator, description), complete=connected and description is not None)
+    types = infer(
+        graph, _known(simulator, description), complete=connected and description is not None
+    )
     found += types.faults
     learner = _only(graph, "train")
     if learner is not None:
@@ -100,7 +106,9 @@ def _chunk(graph: Graph) -> int:
 def _describe(
     graph: Graph, simulator: Declaration, limit_s: float
 ) -> tuple[Description | None, list[Diagnostic]]:
-    """Ask the environment: in a process of its own, unless its class says that it need not be (`probed`)."""
+    """Ask the environment: in a process of its own, unless its class says that it need not be
+    (`probed`).
+    """
     stage = simulator.stage
     assert stage is not None
     try:
@@ -134,9 +142,7 @@ def _known(simulator: Declaration | None, description: Description | None) -> di
         return {}
     obs = Spec(description.obs)
     told = {"obs": obs, "action": description.action_spec, "transition": transition_of(obs)}
-    return {
-        (simulator.name, name): spec for name, spec in told.items() if name in simulator.ports
-    }
+    return {(simulator.name, name): spec for name, spec in told.items() if name in simulator.ports}
 
 
 def _program(

@@ -52,9 +52,11 @@ def _kinds(graph: Graph) -> Iterator[Diagnostic]:
         for again in same[1:]:
             yield Diagnostic(
                 code="kind-several",
-                message=f"{again.name} is a second {kind} stage; {same[0].name} ({same[0].where}) is the first",
+                message=f"{again.name} is a second {kind} stage; the first is {same[0].name} "
+                f"({same[0].where})",
                 where=again.where,
-                hint=f"one graph has one {kind} stage; give the other a kind of its own with graph.stage(…)",
+                hint=f"one graph has one {kind} stage; give the other a kind of its own, with "
+                "graph.stage(…)",
             )
 
 
@@ -90,7 +92,9 @@ def _inputs(graph: Graph) -> Iterator[Diagnostic]:
                     code="edge-duplicate" if same else "input-connected-twice",
                     message=f"{again}: {again.target} already has {edges[0]} ({edges[0].where})",
                     where=again.where,
-                    hint="remove this line" if same else "an input has one edge; merge with a stage between",
+                    hint="remove this line"
+                    if same
+                    else "an input has one edge; merge with a stage between",
                 )
 
 
@@ -111,8 +115,12 @@ def _stated(edge: Edge) -> Iterator[Diagnostic]:
     numbers = [("capacity", edge.capacity, 1), ("max_staleness", edge.max_staleness, 0)]
     numbers += [("initial", edge.initial, 0), ("reuse", edge.reuse, 1)]
     for name, value, least in numbers:
-        if not whole(value, least) and not (value is None and name in ("capacity", "max_staleness")):
-            yield fault("edge-option-invalid", f"{name} = {value!r}", f"a whole number of at least {least}")
+        if not whole(value, least) and not (
+            value is None and name in ("capacity", "max_staleness")
+        ):
+            yield fault(
+                "edge-option-invalid", f"{name} = {value!r}", f"a whole number of at least {least}"
+            )
     if edge.keep not in (None, "all", "latest"):
         yield fault("edge-option-invalid", f"keep = {edge.keep!r}", 'keep is "all" or "latest"')
     if not isinstance(edge.cast, bool) and edge.cast not in DTYPES:
@@ -125,7 +133,8 @@ def _stated(edge: Edge) -> Iterator[Diagnostic]:
     if edge.max_staleness is not None and not trains and not edge.latest:
         yield fault(
             "staleness-misplaced",
-            f"max_staleness = {edge.max_staleness} where nothing can be stale: every token is taken in order",
+            f"max_staleness = {edge.max_staleness} where nothing can be stale: every token is "
+            "taken in order",
             "staleness is of edges into a train stage, and of weights (or other newest-wins edges)",
         )
     if edge.keep == "latest" and not port_latest:
@@ -138,17 +147,20 @@ def _stated(edge: Edge) -> Iterator[Diagnostic]:
         elif set(kinds) == {"simulate", "generate"}:
             yield fault(
                 "keep-misplaced",
-                'keep = "latest" would lose environments: each waits for the answer to its own token',
+                'keep = "latest" would lose environments: each waits for the answer to its token',
                 "remove keep",
             )
     if edge.keep == "all" and port_latest:
         yield fault(
             "buffer-unbounded",
-            f'keep = "all", but {edge.target} reads the newest token and consumes none: the buffer only grows',
+            f'keep = "all", but {edge.target} reads the newest token and consumes none: '
+            "the buffer only grows",
             "remove keep; such an input keeps the newest",
         )
     if edge.latest and edge.capacity is not None:
-        yield fault("capacity-misplaced", "a capacity, where only the newest is kept", "remove capacity")
+        yield fault(
+            "capacity-misplaced", "a capacity, where only the newest is kept", "remove capacity"
+        )
     if whole(edge.reuse, 2) and not trains:
         yield fault(
             "reuse-misplaced",

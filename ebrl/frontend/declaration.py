@@ -1,6 +1,8 @@
-"""The pieces a graph is declared with: a declared stage, the ends at its ports, the edges between them.
+"""The pieces a graph is declared with: a declared stage, the ends at its ports, the edges between
+them.
 
-Invariant: none of these raises at the user; what cannot be is recorded in the graph, with the user's line.
+Invariant: none of these raises at the user; what cannot be is recorded in the graph, with the
+user's line.
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One port of one declared stage. `port` is None where the stage has no such port (and `name` then
-    is that of the port which was probably meant).
+    """One port of one declared stage. `port` is None where the stage has no such port (and `name`
+    then is that of the port which was probably meant).
     """
 
     declaration: Declaration
@@ -171,5 +173,8 @@ def _no_port(thing: object) -> tuple[str, str]:
     if isinstance(thing, Port):
         return "a port of a stage's class stands where one of a declared stage should", returned
     if isinstance(thing, Stage):
-        return f"the {type(thing).__name__} itself stands where a port of a declared stage should", returned
+        return (
+            f"the {type(thing).__name__} itself stands where a port of a declared stage should",
+            returned,
+        )
     return f"{thing!r} is no port ({type(thing).__name__})", "write: a.out >> b.inp"

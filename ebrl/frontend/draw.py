@@ -1,7 +1,7 @@
 """A checked graph as text: a listing for the terminal, or dot for Graphviz.
 
-The words that all drawings share (how a spec, a rate or a bound is written) are here too, so that text,
-dot and svg never say different things.
+The words that all drawings share (how a spec, a rate or a bound is written) are here too, so that
+text, dot and svg never say different things.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def number_text(number: int) -> str:
 
 def grouped(number: str) -> str:
     """A rate as it is written in a program ("1/65536"), with separators."""
-    return "/".join(number_text(int(each)) if each.isdigit() else each for each in number.split("/"))
+    return "/".join(
+        number_text(int(each)) if each.isdigit() else each for each in number.split("/")
+    )
 
 
 def stage_type(stage: StageProgram) -> str:
@@ -95,7 +97,9 @@ def as_text(program: Program) -> str:
     for stage in program.stages:
         kind = "" if stage.kind == stage.name else f" · {stage.kind}"
         times = f"{number_text(firings[stage.name])} of each iteration"
-        lines.append(f"{stage.name}  {stage_type(stage)}{kind} · {grouped(stage.rate)} a step · {times}")
+        lines.append(
+            f"{stage.name}  {stage_type(stage)}{kind} · {grouped(stage.rate)} a step · {times}"
+        )
         for edge in program.edges:
             source, _, port = edge.source.partition(".")
             if source != stage.name:
@@ -121,7 +125,9 @@ def as_dot(program: Program) -> str:
         '  edge [fontname="Helvetica", fontsize=10];',
     ]
     for stage in program.stages:
-        label = f"{stage.name}\n{stage_type(stage)} ({stage.kind})\n{grouped(stage.rate)} per env step"
+        label = (
+            f"{stage.name}\n{stage_type(stage)} ({stage.kind})\n{grouped(stage.rate)} per env step"
+        )
         lines.append(f"  {_quoted(stage.name)} [label={_quoted(label)}];")
     for edge in program.edges:
         source, _, port = edge.source.partition(".")

@@ -16,7 +16,9 @@ from ebrl.frontend.program import ActionProgram
 from ebrl.frontend.spec import DTYPES, Spec, Tensor
 from ebrl.frontend.stage import Stage, dotted_name
 
-_UNBOUNDED = 3.4028234663852886e38  # the largest float32: as good as no bound, and JSON can write it
+_UNBOUNDED = (
+    3.4028234663852886e38  # the largest float32: as good as no bound, and JSON can write it
+)
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
@@ -32,13 +34,19 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
 
 
 def ask(stage: Stage) -> Description:
-    """Call the simulator's `describe()` in this process. GraphError where the answer makes no sense."""
+    """Call the simulator's `describe()` in this process. GraphError where the answer makes no
+    sense.
+    """
     describe = getattr(stage, "describe", None)
     if not callable(describe):
         _wrong(stage, "it has no describe()", "subclass ebrl.Simulator")
     answer = describe()
     if not (isinstance(answer, tuple) and len(answer) == 3):
-        _wrong(stage, f"describe() returned {answer!r}", "return obs spec, action, episode limit or None")
+        _wrong(
+            stage,
+            f"describe() returned {answer!r}",
+            "return obs spec, action, episode limit or None",
+        )
     obs, action, limit = answer
     if isinstance(obs, Tensor):
         obs = Spec({"": obs})
@@ -62,8 +70,8 @@ def _sound(stage: Stage, action: ActionProgram) -> ActionProgram:
     if len(action.low) != size or len(action.high) != size:
         _wrong(
             stage,
-            f"its action has shape {action.shape}, so {size} numbers, but {len(action.low)} lower and "
-            f"{len(action.high)} upper bounds",
+            f"its action has shape {action.shape}, so {size} numbers, but "
+            f"{len(action.low)} lower and {len(action.high)} upper bounds",
             "low and high are flat, one number each",
         )
     for low, high in zip(action.low, action.high, strict=True):

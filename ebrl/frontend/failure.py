@@ -1,4 +1,6 @@
-"""An exception out of the user's code, told as the user's fault: their line, their frames, none of ours."""
+"""An exception out of the user's code, told as the user's fault: their line, their frames, none of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def failure(error: BaseException, *, folder: Path, fallback: str) -> EbrlError:
         return GraphError("file-import", text + shown, where=where, hint=_import_hint(error))
     if isinstance(error, SystemExit):
         text = f"the file ends the process (exit code {error.code})"
-        return GraphError("file-exits", text + shown, where=where, hint="a graph file only declares")
+        return GraphError(
+            "file-exits", text + shown, where=where, hint="a graph file only declares"
+        )
     return GraphError("file-error", text + shown, where=where, hint=_hint(error))
 
 
@@ -94,7 +98,9 @@ def _of_call(text: str, error: BaseException) -> str:
     for each in rest:
         called = getattr(called, each, None)
     try:
-        return _close(keyword, list(inspect.signature(called).parameters)) if callable(called) else ""
+        return (
+            _close(keyword, list(inspect.signature(called).parameters)) if callable(called) else ""
+        )
     except (TypeError, ValueError):
         return ""
 

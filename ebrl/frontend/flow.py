@@ -1,7 +1,7 @@
 """Rates, loops and buffers of a declared graph: `rates` applied, and its findings told to the user.
 
-Invariant: what `analyse` returns holds for every stage and edge when it reports no fault: firings per
-environment step, tokens before the first firing, and a bound on the tokens of each buffer.
+Invariant: what `analyse` returns holds for every stage and edge when it reports no fault: firings
+per environment step, tokens before the first firing, and a bound on the tokens of each buffer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _LATEST = 2  # one that is read and one that is written
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """By stage: firings per environment step. By edge index: tokens before the start, and the bound."""
+    """By stage: firings per environment step. By edge index: tokens before the start, and the
+    bound.
+    """
 
     firings: dict[str, Fraction]
     initial: dict[int, int]
@@ -41,7 +43,7 @@ class Rates:
 def analyse(
     graph: Graph, simulator: Declaration, *, environments: tuple[int, int]
 ) -> tuple[Rates, list[Diagnostic]]:
-    """The rates, and every fault in them; with a fault the rates are only as good as they can be."""
+    """The rates, and every fault in them; with a fault they are only as good as they can be."""
     low, high = environments
     flows = flows_of(graph, low)
     names = [each.name for each in graph.declarations]
@@ -62,7 +64,7 @@ def analyse(
 
 
 def _bound(graph: Graph, flows: Sequence[Flow], flow: Flow, balanced: Balance) -> int:
-    """Pinned, or derived: a loop holds its initial tokens, everything else at most η + 1 batches."""
+    """Pinned, or derived: a loop holds its initial tokens, all else at most η + 1 batches."""
     pinned = graph.edges[flow.key].capacity
     if pinned is not None and whole(pinned):
         return pinned
@@ -104,7 +106,8 @@ def _conflict(graph: Graph, flow: Flow, balanced: Balance) -> Diagnostic:
         f"\n  {edge.source}: {flow.produce} a firing{reused} × {_firings(before)} = {given}"
         f"\n  {edge.target}: {flow.consume} a firing × {_firings(after)} = {taken}",
         edge,
-        f"with the other edges as they are, {edge.target} must take {before * flow.given / after} a firing, "
+        f"with the other edges as they are, {edge.target} must take "
+        f"{before * flow.given / after} a firing, "
         f"or {edge.source} give {taken / before / flow.reuse}",
     )
 
@@ -137,7 +140,8 @@ def _misplaced(graph: Graph, flows: Sequence[Flow]) -> Iterator[Diagnostic]:
         if edge.initial and whole(edge.initial, 0) and flow.initial != edge.initial:
             yield _fault(
                 "initial-misplaced",
-                f"{edge}: initial = {edge.initial}, but the environments are this loop's initial tokens",
+                f"{edge}: initial = {edge.initial}, but the environments are this loop's "
+                "initial tokens",
                 edge,
                 "state their number: graph.simulate(…, envs=N)",
             )

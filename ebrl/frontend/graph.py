@@ -1,7 +1,8 @@
 """The graph as the user declares it: stages, their ports, and the edges that `>>` draws.
 
-Invariant: declaring never raises and never runs a stage. Every fault that is visible here is recorded
-with the user's own line, and `ebrl.frontend.check` reports them all together with those it finds itself.
+Invariant: declaring never raises and never runs a stage. Every fault that is visible here is
+recorded with the user's own line, and `ebrl.frontend.check` reports them all together with those it
+finds itself.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ KINDS = {"simulate": "Simulator", "generate": "Policy", "train": "Learner"}
 class Graph:
     """A pipeline: stages and typed edges between their ports.
 
-        graph = ebrl.Graph("pushcube-ppo")
-        sim = graph.simulate(ManiSkill("PushCube-v1"), envs=32)
-        act = graph.generate(MLPPolicy(hidden=(256, 256)))
-        sim.obs >> act.obs
+    graph = ebrl.Graph("pushcube-ppo")
+    sim = graph.simulate(ManiSkill("PushCube-v1"), envs=32)
+    act = graph.generate(MLPPolicy(hidden=(256, 256)))
+    sim.obs >> act.obs
     """
 
     name: str
@@ -51,7 +52,9 @@ class Graph:
         return self._declare(stage, name, "generate")
 
     def train(self, stage: Stage, *, name: str | None = None, max_staleness: int = 1) -> Node:
-        """The learner. `max_staleness`: policy versions between acting and training; 0 is synchronous."""
+        """The learner. `max_staleness`: policy versions between acting and training; 0 is
+        synchronous.
+        """
         return self._declare(stage, name, "train", max_staleness=max_staleness)
 
     def stage(self, stage: Stage, *, name: str | None = None) -> Node:
@@ -72,10 +75,11 @@ class Graph:
     ) -> Edge | None:
         """`source >> target`, with a policy for the edge.
 
-        `max_staleness`: versions, on an edge into a learner or of weights. `keep`: "latest" overwrites.
-        `capacity`: bound in tokens, else derived. `initial`: tokens before the first firing. `reuse`: how
-        often a token is consumed. `cast`: True converts the dtype to what the target declares, "float32" all floats to that.
-        Returns None where the two ends cannot be connected; the fault is recorded.
+        `max_staleness`: versions, on an edge into a learner or of weights. `keep`: "latest"
+        overwrites. `capacity`: bound in tokens, else derived. `initial`: tokens before the first
+        firing. `reuse`: how often a token is consumed. `cast`: True converts the dtype to what the
+        target declares, "float32" all floats to that. Returns None where the two ends cannot be
+        connected; the fault is recorded.
         """
         if (fault := misfit(self, source, target)) is not None:
             self.record(*fault)
@@ -103,7 +107,9 @@ class Graph:
         return Path(self.path).parent if self.path else Path.cwd()
 
     def single_edges(self) -> Iterator[tuple[int, Edge]]:
-        """Edges with their index, without those into an input that already has one (a fault of its own)."""
+        """Edges with their index, without those into an input that already has one (a fault of its
+        own).
+        """
         taken: set[tuple[str, str]] = set()
         for number, edge in enumerate(self.edges):
             if edge.target.key not in taken:
@@ -166,7 +172,7 @@ class Graph:
             self.record(
                 "stage-broken",
                 f"{type(stage).__name__}.ports() failed: {type(error).__name__}: {error}",
-                "ports() returns a dict of name to In or Out; a constructor may not leave it half-made",
+                "ports() returns a dict of name to In or Out",
             )
             return {}, None
         wrong = {name: port for name, port in ports.items() if not isinstance(port, (In, Out))}
@@ -190,7 +196,7 @@ class Graph:
             self.record(
                 "stage-name-invalid",
                 f"a stage is named {name!r}",
-                "letters, digits, _ and -, beginning with a letter: the name is used in pins and logs",
+                "letters, digits, _ and -, beginning with a letter: pins and logs use the name",
             )
         elif text in taken:
             first = next(each for each in self.declarations if each.name == text)

@@ -2,8 +2,8 @@
 
 What is known (declared, or told by the environment) flows to the ports that leave it open, symbolic
 dimensions are bound where specs meet, and what contradicts is reported with both ends.
-Invariant: an edge is typed once; where a type is missing because of a fault that is already reported,
-nothing more is said about it.
+Invariant: an edge is typed once; where a type is missing because of a fault that is already
+reported, nothing more is said about it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,15 @@ def transition_of(obs: Spec) -> Spec:
 
 def behaviour_of(action: Spec) -> Spec:
     """What a policy says of one decision."""
-    return action.under("action") | Spec({"log_prob": Tensor("float32"), "version": Tensor("int64")})
+    return action.under("action") | Spec(
+        {"log_prob": Tensor("float32"), "version": Tensor("int64")}
+    )
 
 
 def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
-    """Type every edge. `known`: what the environment told. `complete`: no reported fault keeps a type away."""
+    """Type every edge. `known`: what the environment told. `complete`: no reported fault keeps a
+    type away.
+    """
     types = {**_declared(graph), **known}
     _propagate(graph, types)
     result = Types()
@@ -72,13 +76,16 @@ def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
 
 
 def _declared(graph: Graph) -> dict[Key, Spec]:
-    """Declared specs, each symbol marked with its stage: equal names in two stages are unrelated."""
+    """Declared specs; a symbol is marked with its stage: equal ones of two stages are unrelated."""
     return {
         (each.name, name): Spec(
             {
                 path: Tensor(
                     tensor.dtype,
-                    tuple(dim if isinstance(dim, int) else f"{each.name}_{dim}" for dim in tensor.shape),
+                    tuple(
+                        dim if isinstance(dim, int) else f"{each.name}_{dim}"
+                        for dim in tensor.shape
+                    ),
                 )
                 for path, tensor in port.spec.items()
             }
@@ -131,7 +138,8 @@ class _Bindings:
         """Where the symbols of a spec got their values."""
         symbols = sorted({d for t in spec.values() for d in t.shape if isinstance(d, str)})
         told = [
-            f"\n  {symbol} = {self.resolve(symbol)}, bound by {self._by[symbol]} at {self._by[symbol].where}"
+            f"\n  {symbol} = {self.resolve(symbol)}, bound by {self._by[symbol]} "
+            f"at {self._by[symbol].where}"
             for symbol in symbols
             if symbol in self._by
         ]
@@ -158,27 +166,33 @@ def _unify(edge: Edge, source: Spec, target: Spec, bindings: _Bindings) -> list[
             faults += _dtype_fault(edge, given, taken, at, ends)
         if len(given.shape) != len(taken.shape):
             message = (
-                f"{edge}: the shape{at} has {len(given.shape)} dimensions, {len(taken.shape)} wanted{ends}"
+                f"{edge}: the shape{at} has {len(given.shape)} dimensions, "
+                f"{len(taken.shape)} wanted{ends}"
             )
             hint = "shapes are of one item: neither environments nor time nor chunk are in them"
-            faults.append(Diagnostic(code="shape-mismatch", message=message, where=edge.where, hint=hint))
+            faults.append(
+                Diagnostic(code="shape-mismatch", message=message, where=edge.where, hint=hint)
+            )
             continue
         history = bindings.history(target) + bindings.history(source)
         pairs = list(zip(given.shape, taken.shape, strict=True))
         bad = [n for n, (a, b) in enumerate(pairs) if not bindings.meet(a, b, edge)]
         if bad:
             details = listed(
-                f"dimension {n} is {bindings.resolve(pairs[n][0])}, not {bindings.resolve(pairs[n][1])}"
+                f"dimension {n} is {bindings.resolve(pairs[n][0])}, "
+                f"not {bindings.resolve(pairs[n][1])}"
                 for n in bad
             )
             message = f"{edge}: the shape{at} differs: {details}{ends}{history}"
             hint = "change one of the two declarations, or put a stage between that converts"
-            faults.append(Diagnostic(code="shape-mismatch", message=message, where=edge.where, hint=hint))
+            faults.append(
+                Diagnostic(code="shape-mismatch", message=message, where=edge.where, hint=hint)
+            )
     return faults
 
 
 def _cast(edge: Edge, source: Spec, target: Spec) -> Spec:
-    """The source as the edge's cast makes it: to a dtype by name, or to what the target declares."""
+    """The source as its edge casts it: of a dtype by name, or of what the target declares."""
     wanted = edge.cast if isinstance(edge.cast, str) else None
     if edge.cast is False or (wanted is not None and wanted not in DTYPES):
         return source
@@ -200,14 +214,18 @@ def _dtype_fault(edge: Edge, given: Tensor, taken: Tensor, at: str, ends: str) -
     message = f"{edge}: the dtype{at} is {given.dtype}, {taken.dtype} wanted{ends}"
     hint = "convert on purpose: graph.connect(…, …, cast=True)"
     if not safe:
-        hint = f"{given.dtype} cannot become {taken.dtype} by a cast; change one of the declarations"
+        hint = (
+            f"{given.dtype} cannot become {taken.dtype} by a cast; change one of the declarations"
+        )
     return [Diagnostic(code=code, message=message, where=edge.where, hint=hint)]
 
 
 def _names_differ(edge: Edge, source: Spec, target: Spec, ends: str) -> Diagnostic:
     missing = [path or "(bare)" for path in target if path not in source]
     extra = [path or "(bare)" for path in source if path not in target]
-    parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} not wanted"] * bool(extra)
+    parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} not wanted"] * bool(
+        extra
+    )
     hint = "both ends name the same tensors; a bare tensor has no name"
     if missing and extra and "(bare)" not in (missing[0], extra[0]):
         hint = f"{missing[0]}: {near(missing[0], extra)}"

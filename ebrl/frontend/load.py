@@ -1,7 +1,9 @@
-"""A user's file becomes a `Graph`, with its fingerprint; or one error that shows the user's own line.
+"""A user's file becomes a `Graph`, with its fingerprint; or one error that shows the user's own
+line.
 
-Invariant: the file is executed as it lies there, under a module name of its own, and whatever it does
-wrong (it does not parse, import, or declare exactly one graph) is one GraphError, never a traceback.
+Invariant: the file is executed as it lies there, under a module name of its own, and whatever it
+does wrong (it does not parse, import, or declare exactly one graph) is one GraphError, never a
+traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from ebrl.frontend.stage import MODULE_PREFIX, Stage
 def load_graph(path: str | Path) -> Graph:
     """Execute the file and return its graph: the only one, or the one named `graph`.
 
-    What the file prints goes to stderr. The graph carries the absolute path and the sha256 of the bytes.
+    What the file prints goes to stderr. The graph carries the absolute path and the sha256 of the
+    bytes.
     """
     file = Path(os.path.abspath(path))
     source = _read(file)
@@ -36,7 +39,7 @@ def load_graph(path: str | Path) -> Graph:
 
 
 def load_stage(path: str, sha256: str | None, stage: str) -> Stage:
-    """The declared stage of that name, for a worker process. `sha256=None` accepts a changed file."""
+    """The declared stage of that name, for a worker. `sha256=None` accepts a changed file."""
     graph = load_graph(path)
     if sha256 is not None and graph.sha256 != sha256:
         raise GraphError(
@@ -50,7 +53,9 @@ def load_stage(path: str, sha256: str | None, stage: str) -> Stage:
             return each.stage
     names = [each.name for each in graph.declarations]
     hint = near(stage, names)
-    raise GraphError("stage-unknown", f"no stage is named {stage!r}", where=display(path), hint=hint)
+    raise GraphError(
+        "stage-unknown", f"no stage is named {stage!r}", where=display(path), hint=hint
+    )
 
 
 def _read(file: Path) -> bytes:
@@ -107,5 +112,5 @@ def _graph_of(module: ModuleType, place: str) -> Graph:
         raise GraphError("graph-several", text, where=place, hint=hint)
     hint = 'begin with: graph = ebrl.Graph("name")'
     if isinstance(vars(module).get("graph"), type):
-        hint = "`graph` is a class; make one: ebrl.Graph(\"name\")"
+        hint = '`graph` is a class; make one: ebrl.Graph("name")'
     raise GraphError("graph-missing", "the file declares no graph", where=place, hint=hint)

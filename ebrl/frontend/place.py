@@ -1,7 +1,7 @@
 """Where the user wrote it: the `file:line` that a diagnostic points at.
 
-Invariant: a place is a line of the user's own code, never one of this package, and it reads as the user
-would type it (relative to the working directory where the file is below it).
+Invariant: a place is a line of the user's own code, never one of this package, and it reads as the
+user would type it (relative to the working directory where the file is below it).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
 
 
 def meant(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that was probably meant: spelt alike, or one the beginning of the other."""
+    """The one of `words` that was probably meant: spelt alike, or one begins the other."""
     lower = {each.lower(): each for each in words}
     asked = word.lower()
     close = difflib.get_close_matches(asked, list(lower), n=1, cutoff=0.5)

@@ -1,8 +1,8 @@
 """What only a running environment can tell: its observation, its action, its episode limit.
 
-A simulator is asked in a process of its own with a time limit, because making an environment imports
-half a gigabyte, prints, and may hang or crash. The answer is cached by the stage's settings, the source
-of its classes and the versions of the simulator packages.
+A simulator is asked in a process of its own with a time limit, because making an environment
+imports half a gigabyte, prints, and may hang or crash. The answer is cached by the stage's
+settings, the source of its classes and the versions of the simulator packages.
 Invariant: this process never imports a simulator, and a probe that fails is a diagnostic.
 """
 
@@ -28,14 +28,25 @@ from ebrl.frontend.load import load_stage
 from ebrl.frontend.stage import Stage
 
 LIMIT_S = 120.0
-_PACKAGES = ("gymnasium", "mani-skill", "sapien", "mujoco", "numpy", "torch", "robosuite", "metaworld")
+_PACKAGES = (
+    "gymnasium",
+    "mani-skill",
+    "sapien",
+    "mujoco",
+    "numpy",
+    "torch",
+    "robosuite",
+    "metaworld",
+)
 _TAIL_LINES = 8
 
 
 def probe(
     stage: Stage, *, path: str, sha256: str, name: str, where: str, limit_s: float = LIMIT_S
 ) -> Description:
-    """The description of the simulator `name` of the graph at `path`. GraphError where it cannot tell."""
+    """The description of the simulator `name` of the graph at `path`. GraphError where it cannot
+    tell.
+    """
     key = _key(stage)
     if (known := recall("probe", key)) is not None:
         try:
@@ -98,7 +109,7 @@ def _key(stage: Stage) -> str:
 def _run(command: list[str], limit_s: float) -> tuple[int | None, str]:
     """Exit code (None: out of time, and the whole tree killed) and what it said on stderr."""
     root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [root, *(each or os.getcwd() for each in sys.path)]  # imports find what they find here
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

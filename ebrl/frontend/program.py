@@ -1,7 +1,7 @@
 """A checked graph as plain data: what the compiler reads and what the plan carries along.
 
-Invariant: a `Program` is only ever made by `check`, so every edge is connected and typed, every rate
-balanced, every buffer bounded and every dimension bound to a number.
+Invariant: a `Program` is only ever made by `check`, so every edge is connected and typed, every
+rate balanced, every buffer bounded and every dimension bound to a number.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     Per item of the batch: `flops` (16-bit tensor arithmetic), `fp32_flops` (physics, rendering),
     `activation_bytes`, and `core_seconds` of host work. Resident once a replica: `weight_bytes`
     (read `weight_reads` times per batch), `state_bytes` (optimizer and gradients, which ranks may
-    share out), `scratch_bytes` (a micro-batch, a renderer, a scene). `update_bytes` is what an update
-    changes, so what ranks reduce and policies fetch; 0 stands for `weight_bytes`. `kernel_s` is the
-    fixed cost of one batch (launches, Python); `ram_bytes` is host memory of one replica.
+    share out), `scratch_bytes` (a micro-batch, a renderer, a scene). `update_bytes` is what an
+    update changes, so what ranks reduce and policies fetch; 0 stands for `weight_bytes`. `kernel_s`
+    is the fixed cost of one batch (launches, Python); `ram_bytes` is host memory of one replica.
     """
 
     flops: float = 0.0
@@ -42,7 +42,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """The action of one environment step. `low`/`high` are flat, for a box; `n` is for a discrete one."""
+    """The action of one environment step. `low`/`high` are flat, for a box; `n` is for a discrete
+    one.
+    """
 
     kind: Literal["box", "discrete"]
     dtype: str
@@ -79,7 +81,9 @@ class StageProgram(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # dotted name of the declaring class
     settings: dict[str, object] = {}
     fingerprint: str = ""  # sha256 over type and settings: the key of its profile
-    items_per_firing: int = 1  # items of work in one firing (the train batch); one for per-item stages
+    items_per_firing: int = (
+        1  # items of work in one firing (the train batch); one for per-item stages
+    )
     spans_devices: bool = False  # may one replica be data-parallel over several devices?
     work: Work | None = None
     profile_key: str = ""  # name under which profiles know this stage; "" means `name`

@@ -1,7 +1,8 @@
-"""Synchronous dataflow: how often each stage fires, whether the loops can start, how full buffers get.
+"""Synchronous dataflow: how often each stage fires, whether the loops can start, how full buffers
+get.
 
-Invariant: everything here is exact (fractions, integers) and knows nothing of stages, only of names and
-token counts. After Lee and Messerschmitt, "Synchronous data flow" (1987).
+Invariant: everything here is exact (fractions, integers) and knows nothing of stages, only of names
+and token counts. After Lee and Messerschmitt, "Synchronous data flow" (1987).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import networkx as nx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Tokens along one edge. `reuse` times is each token consumed; `key` is the caller's own mark."""
+    """Tokens along one edge, each consumed `reuse` times; `key` is the caller's own mark."""
 
     source: str
     target: str
@@ -34,7 +35,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Firings of each stage per firing of the reference; flows that contradict them; stages without."""
+    """Firings of each stage per firing of the reference; flows that contradict them; stages
+    without.
+    """
 
     firings: dict[str, Fraction]
     conflicts: tuple[Flow, ...]
@@ -113,15 +116,17 @@ def deadlocks(
 
 
 def _run(repetition: Mapping[str, int], flows: Sequence[Flow]) -> Deadlock | None:
-    """Fire every stage as often as an iteration asks for; where that ends early, the cycle that waits."""
+    """Fire every stage as often as an iteration asks for; where that ends early, the cycle that
+    waits.
+    """
     tokens = [Fraction(flow.initial * flow.reuse) for flow in flows]
     left = dict(repetition)
     moved = True
     while moved and any(left.values()):
         moved = False
-        for stage in left:
+        for stage, wanted in left.items():
             inputs = [n for n, flow in enumerate(flows) if flow.target == stage]
-            can = min([left[stage], *(int(tokens[n] / flows[n].consume) for n in inputs)])
+            can = min([wanted, *(int(tokens[n] / flows[n].consume) for n in inputs)])
             if can == 0:
                 continue
             moved = True
@@ -143,9 +148,11 @@ def _run(repetition: Mapping[str, int], flows: Sequence[Flow]) -> Deadlock | Non
 
 
 def least_capacity(flow: Flow) -> Fraction:
-    """The smallest buffer with which a lone pair of stages does not block: p + c − gcd(p, c) + d mod gcd.
+    """The smallest buffer with which a lone pair of stages does not block: p + c − gcd(p, c) + d
+    mod gcd.
 
-    Bhattacharyya, Murthy and Lee, "Software Synthesis from Dataflow Graphs" (1996), for d ≤ p + c − gcd.
+    Bhattacharyya, Murthy and Lee, "Software Synthesis from Dataflow Graphs" (1996), for d ≤ p + c −
+    gcd.
     """
     common = _gcd(flow.produce, flow.consume)
     bound = flow.produce + flow.consume - common + flow.initial % common
@@ -153,7 +160,9 @@ def least_capacity(flow: Flow) -> Fraction:
 
 
 def capacity(flow: Flow, firings: Mapping[str, Fraction], *, iterations: Fraction) -> int:
-    """Tokens on the flow while at most `iterations` firings of the reference are in flight, rounded up."""
+    """Tokens on the flow while at most `iterations` firings of the reference are in flight, rounded
+    up.
+    """
     in_flight = math.ceil(firings[flow.source] * flow.produce * iterations)
     return max(in_flight, math.ceil(least_capacity(flow)))
 

@@ -1,7 +1,7 @@
 """What is wrong with a stage by itself: its settings, its numbers, what it says of its work.
 
-Settings are plain data (None, bool, int, float, str, lists and mappings of those), because they make the
-stage's fingerprint, travel in the plan, and must mean the same in every process.
+Settings are plain data (None, bool, int, float, str, lists and mappings of those), because they
+make the stage's fingerprint, travel in the plan, and must mean the same in every process.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def stage_faults(declaration: Declaration) -> Iterator[Diagnostic]:
         yield fault("stage-runs-on", f"runs_on = {runs_on!r}", hint)
     if declaration.kind == "simulate" and environments(declaration) is None:
         text = f"envs = {declaration.envs!r}"
-        yield fault("environments-invalid", text, "a positive number, or (lo, hi) with 1 <= lo <= hi")
+        yield fault(
+            "environments-invalid", text, "a positive number, or (lo, hi) with 1 <= lo <= hi"
+        )
     if declaration.kind == "generate" and not whole(getattr(stage, "chunk", 1)):
         text = f"chunk = {getattr(stage, 'chunk', 1)!r}"
         yield fault("chunk-invalid", text, "the number of actions answered at once: 1 or more")
@@ -110,7 +112,10 @@ def staleness(declaration: Declaration) -> object:
 def _learner(declaration: Declaration) -> Iterator[tuple[str, str]]:
     """Message and hint for each number of a learner that is missing or makes no sense."""
     stage = declaration.stage
-    for name, meaning in (("horizon", "decisions in a segment"), ("batch", "environment steps an update")):
+    for name, meaning in (
+        ("horizon", "decisions in a segment"),
+        ("batch", "environment steps an update"),
+    ):
         value = getattr(stage, name, None)
         if value is None:
             close = near(name, vars(stage))

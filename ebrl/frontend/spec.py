@@ -1,8 +1,8 @@
 """The type of what flows along an edge: named tensors, each with a dtype and a per-item shape.
 
 A `Spec` is a flat, ordered mapping from a path ("rgb", "agent/qpos", or "" for a bare tensor) to a
-`Tensor`. Nesting is a way of writing it down, not a second representation, so comparing two specs is
-comparing two mappings. A dimension may be a symbol, to be bound when specs meet along an edge.
+`Tensor`. Nesting is a way of writing it down, not a second representation, so comparing two specs
+is comparing two mappings. A dimension may be a symbol, to be bound when specs meet along an edge.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Spec(Mapping[str, Tensor]):
-    """Named tensors. `Spec("float32", (35,))` is a bare tensor; `Spec({"rgb": Spec(...), ...})` nests.
+    """Named tensors. `Spec("float32", (35,))` is a bare tensor; `Spec({"rgb": Spec(...), ...})`
+    nests.
 
     A GraphError says what is wrong with a dtype, a dimension or a name.
     """
@@ -64,7 +65,9 @@ class Spec(Mapping[str, Tensor]):
             if not self._leaves:
                 raise _invalid("a spec without tensors", "name at least one")
         else:
-            raise _invalid(f"a spec is a dtype name or a mapping, not {what!r}", 'Spec("float32", (3,))')
+            raise _invalid(
+                f"a spec is a dtype name or a mapping, not {what!r}", 'Spec("float32", (3,))'
+            )
 
     def __getitem__(self, path: str) -> Tensor:
         return self._leaves[path]
@@ -121,14 +124,16 @@ def _dtype(name: str) -> str:
 
 def _shape(shape: object) -> tuple[Dim, ...]:
     if not isinstance(shape, (tuple, list)):
-        raise _invalid(f"a shape is a tuple, not {shape!r}", f"({shape},) with a comma has one dimension")
+        raise _invalid(
+            f"a shape is a tuple, not {shape!r}", f"({shape},) with a comma has one dimension"
+        )
     for dim in shape:
         if isinstance(dim, str) and dim.isidentifier():
             continue
         if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool) or dim < 1:
             raise _invalid(
                 f"{dim!r} in the shape {tuple(shape)} is no dimension",
-                "a dimension is a positive number, or a name to be bound; there is no batch dimension",
+                "a dimension is a positive number, or a name to be bound; no batch dimension",
             )
     return tuple(dim if isinstance(dim, str) else int(dim) for dim in shape)
 
@@ -146,4 +151,6 @@ def _flatten(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
         elif isinstance(value, Mapping):
             yield from _flatten(value, path)
         else:
-            raise _invalid(f"{path}: a spec is made of specs, not of {value!r}", 'Spec("float32", (3,))')
+            raise _invalid(
+                f"{path}: a spec is made of specs, not of {value!r}", 'Spec("float32", (3,))'
+            )

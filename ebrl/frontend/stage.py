@@ -1,7 +1,8 @@
-"""What a stage is: a declaration with typed, rated ports. It does no work and imports nothing heavy.
+"""What a stage is: a declaration with typed, rated ports. It does no work and imports nothing
+heavy.
 
-Invariant: declaring, checking and planning a graph never builds a stage; only a worker process calls
-the `build`/`make` methods that the kinds (`ebrl.stages.base`) add.
+Invariant: declaring, checking and planning a graph never builds a stage; only a worker process
+calls the `build`/`make` methods that the kinds (`ebrl.stages.base`) add.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Port:
         elif isinstance(spec, Spec):
             self.spec = spec
         elif spec is not None:
-            self._fault("port-spec", f"a port has a Spec, not {spec!r}", 'ebrl.Spec("float32", (3,))')
+            self._fault(
+                "port-spec", f"a port has a Spec, not {spec!r}", 'ebrl.Spec("float32", (3,))'
+            )
         self.rate = Fraction(1)
         if isinstance(rate, (int, Fraction)) and not isinstance(rate, bool) and rate > 0:
             self.rate = Fraction(rate)

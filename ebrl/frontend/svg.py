@@ -1,8 +1,9 @@
-"""A checked graph as SVG, fit for a paper: stages, typed wires, rates, staleness, tokens at the start.
+"""A checked graph as SVG, fit for a paper: stages, typed wires, rates, staleness, tokens at the
+start.
 
-Rates stand at both ends of a wire and tokens before the first firing are dots on it, as in the dataflow
-literature. Invariant: fonts are generic families with widths estimated on the safe side, so the drawing
-holds together wherever it is opened.
+Rates stand at both ends of a wire and tokens before the first firing are dots on it, as in the
+dataflow literature. Invariant: fonts are generic families with widths estimated on the safe side,
+so the drawing holds together wherever it is opened.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def as_svg(program: Program) -> str:
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
         f"<title>{escape(program.name)}</title>",
         f"<style>{STYLE}</style>",
-        '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
-        f'orient="auto-start-reverse"><path d="M0,1 L9,5 L0,9 Z" fill="{RULE}"/></marker></defs>',
+        '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" '
+        'markerHeight="8" orient="auto-start-reverse">'
+        f'<path d="M0,1 L9,5 L0,9 Z" fill="{RULE}"/></marker></defs>',
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
         _text(MARGIN, MARGIN + 16, program.name, "title"),
         _text(MARGIN, MARGIN + 36, summary(program), "summary"),
@@ -106,7 +108,9 @@ def _wire(edge: EdgeProgram, program: Program) -> Wire:
     lines, notes = spec_lines(edge.spec), _notes(edge)
     produce, consume = rate_text(edge)
     below = sum(_width(text, 10.5) for text, _ in notes) + 12.0 * len(notes)
-    text = max(*(_width(line, 10.5, mono=True) for line in lines), _width(produce, 10.5) + 10 + below)
+    text = max(
+        *(_width(line, 10.5, mono=True) for line in lines), _width(produce, 10.5) + 10 + below
+    )
     target, _, _ = edge.target.partition(".")
     into_simulator = any(each.kind == "simulate" and each.name == target for each in program.stages)
     return Wire(
@@ -116,7 +120,7 @@ def _wire(edge: EdgeProgram, program: Program) -> Wire:
         above=LINE * len(lines) + 8.0,
         below=LINE + 10.0,
         end_width=max(_width(consume, 10.5), _width(produce, 10.5)) + 8.0,
-        feedback=edge.keep == "latest" or into_simulator or edge.initial > 0 and not _dots(edge),
+        feedback=edge.keep == "latest" or into_simulator,
     )
 
 
@@ -157,11 +161,12 @@ def _path(wire: Wire, edge: EdgeProgram) -> str:
 
 
 def _draw_text(wire: Wire, edge: EdgeProgram) -> list[str]:
-    """Type above the wire, rates at its ends, what is special below; port names inside the boxes."""
+    """Type above the wire, rates at its ends, policy below; port names inside the boxes."""
     x, y = wire.text_at
     lines = spec_lines(edge.spec)
     parts = [
-        _text(x + 2, y - 7 - LINE * (len(lines) - 1 - n), line, "spec") for n, line in enumerate(lines)
+        _text(x + 2, y - 7 - LINE * (len(lines) - 1 - n), line, "spec")
+        for n, line in enumerate(lines)
     ]
     (ax, ay), (bx, by) = wire.points[0], wire.points[-1]
     forward = ax < bx
@@ -180,7 +185,10 @@ def _draw_text(wire: Wire, edge: EdgeProgram) -> list[str]:
         parts.append(_text(dot, y - 9, number_text(edge.initial), "rate", anchor="middle"))
     gap = 9.0
     source_port, target_port = edge.source.partition(".")[2], edge.target.partition(".")[2]
-    for (px, py), port, outward in (((ax, ay), source_port, forward), ((bx, by), target_port, not forward)):
+    for (px, py), port, outward in (
+        ((ax, ay), source_port, forward),
+        ((bx, by), target_port, not forward),
+    ):
         anchor, place_x = ("end", px - gap) if outward else ("start", px + gap)
         parts.append(_text(place_x, py + 4, port, "port", anchor=anchor))
     return parts
@@ -191,11 +199,17 @@ def _draw_box(box: Box, stage: StageProgram) -> list[str]:
     x, y, width, height = box.x, box.y, box.width, box.height
     middle = x + width / 2
     rule = f"M{x:.1f},{y + HEAD:.1f} h{width:.1f}"
-    lines = [(stage.kind.upper(), "kind", 15.0), (stage.name, "name", 32.0), (stage_type(stage), "small", 47.0)]
+    lines = [
+        (stage.kind.upper(), "kind", 15.0),
+        (stage.name, "name", 32.0),
+        (stage_type(stage), "small", 47.0),
+    ]
     if stage.name == stage.kind:  # once is enough
         lines = [(stage.name, "name", 24.0), (stage_type(stage), "small", 42.0)]
     heading = [
-        _text(middle, y + down, text, style, anchor="middle", fill="" if style == "small" else strong)
+        _text(
+            middle, y + down, text, style, anchor="middle", fill="" if style == "small" else strong
+        )
         for text, style, down in lines
     ]
     return [

@@ -1,8 +1,10 @@
-"""From declared ports to tokens: what a firing of each stage takes and gives, and where loops begin full.
+"""From declared ports to tokens: what a firing of each stage takes and gives, and where loops begin
+full.
 
-A token stands for one environment step. So a policy that answers k actions at once (`chunk = k`) moves k
-tokens a firing, a learner takes `batch` of them, and the environments are the initial tokens of the loop
-between simulator and policy: each holds its first observation before anything has fired.
+A token stands for one environment step. So a policy that answers k actions at once (`chunk = k`)
+moves k tokens a firing, a learner takes `batch` of them, and the environments are the initial
+tokens of the loop between simulator and policy: each holds its first observation before anything
+has fired.
 """
 
 from __future__ import annotations
@@ -64,9 +66,7 @@ def flows_of(graph: Graph, environments: int) -> list[Flow]:
     names = [each.name for each in graph.declarations]
     simulators = {each.name for each in graph.declarations if each.kind == "simulate"}
     chunk = max((chunk_of(each) for each in graph.declarations), default=1)
-    primed = [
-        (loop, name) for loop in loops(names, flows) for name in sorted(simulators & loop)
-    ]
+    primed = [(loop, name) for loop in loops(names, flows) for name in sorted(simulators & loop)]
     for loop, name in primed:
         for number, flow in enumerate(flows):
             if flow.source == name and flow.target in loop:

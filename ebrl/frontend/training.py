@@ -1,8 +1,9 @@
-"""The arithmetic between environments, horizon, chunk and batch, said in numbers when it does not fit.
+"""The arithmetic between environments, horizon, chunk and batch, said in numbers when it does not
+fit.
 
-With T = horizon (decisions in a segment), k = chunk (environment steps of a decision), a segment is T·k
-environment steps, and a batch is a whole number of segments. When nothing may be stale (max_staleness 0)
-every environment gives the same number of whole segments to each batch.
+With T = horizon (decisions in a segment), k = chunk (environment steps of a decision), a segment is
+T·k environment steps, and a batch is a whole number of segments. When nothing may be stale
+(max_staleness 0) every environment gives the same number of whole segments to each batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from ebrl.frontend.tokens import whole
 
 
 def training_of(graph: Graph, learner: Declaration) -> TrainingProgram:
-    """The learner's numbers, already found sound; an edge may ask for fresher data than the learner."""
+    """The learner's numbers, already found sound; an edge may ask for fresher data than the
+    learner.
+    """
     allowed = staleness(learner)
     assert isinstance(allowed, int)
     stage = learner.stage
@@ -32,7 +35,7 @@ def training_of(graph: Graph, learner: Declaration) -> TrainingProgram:
 
 
 def stated(graph: Graph, learner: Declaration) -> Iterator[tuple[int, int]]:
-    """Edge index and bound, for the edges that bring a bound of their own to this learner's data."""
+    """Edge index and bound, for the edges that state a bound for this learner's data."""
     for number, edge in enumerate(graph.edges):
         concerns = learner in (edge.target.declaration, edge.source.declaration)
         if concerns and edge.max_staleness is not None and whole(edge.max_staleness, 0):
@@ -47,8 +50,8 @@ def staleness_faults(graph: Graph, learner: Declaration) -> Iterator[Diagnostic]
             edge = graph.edges[number]
             yield Diagnostic(
                 code="staleness-conflict",
-                message=f"{edge} allows data {bound} versions old, {learner.name} ({learner.where}) "
-                f"allows {allowed}",
+                message=f"{edge} allows data {bound} versions old, {learner.name} "
+                f"({learner.where}) allows {allowed}",
                 where=edge.where,
                 hint=f"say it once: graph.train(…, max_staleness={bound})",
             )
@@ -64,15 +67,18 @@ def arithmetic_faults(
     if batch % segment:
         yield Diagnostic(
             code="batch-not-segments",
-            message=f"{learner.name}: batch {batch} is not a whole number of segments: a segment is {how} "
-            f"= {segment} environment steps, and {batch} / {segment} = {batch / segment:.4g}",
+            message=f"{learner.name}: batch {batch} is not a whole number of segments: a segment "
+            f"is {how} = {segment} environment steps, and {batch} / {segment} = "
+            f"{batch / segment:.4g}",
             where=learner.where,
             hint=f"batch {_nearest(batch, segment)}",
         )
         return
     low, high = environments
     segments = batch // segment
-    if bound == 0 and not any(segments % count == 0 for count in range(low, min(high, segments) + 1)):
+    if bound == 0 and not any(
+        segments % count == 0 for count in range(low, min(high, segments) + 1)
+    ):
         count = f"{low}" if low == high else f"{low} to {high}"
         step = low * segment
         fits = [n for n in range(1, segments + 1) if segments % n == 0]
@@ -80,9 +86,13 @@ def arithmetic_faults(
         near = sorted(sorted(fits, key=lambda n: (abs(n - low), n))[:3])
         yield Diagnostic(
             code="batch-not-environments",
-            message=f"{learner.name}: with max_staleness 0 each environment gives whole segments to each "
-            f"batch, so batch is a multiple of envs × segment: {count} × {segment} "
-            + (f"= {step}, and {batch} / {step} = {batch / step:.4g}" if low == high else f"≠ {batch}"),
+            message=f"{learner.name}: with max_staleness 0 each environment gives whole segments "
+            f"to each batch, so batch is a multiple of envs × segment: {count} × {segment} "
+            + (
+                f"= {step}, and {batch} / {step} = {batch / step:.4g}"
+                if low == high
+                else f"≠ {batch}"
+            ),
             where=learner.where,
             hint=f"batch {fitting}; or envs {', '.join(map(str, near))}; or max_staleness 1",
         )
@@ -90,8 +100,9 @@ def arithmetic_faults(
         most = (bound + 1) * batch // segment
         yield Diagnostic(
             code="environments-exceed-batch",
-            message=f"{learner.name}: {low} environments × {segment} steps a segment = {low * segment} steps "
-            f"in flight, but max_staleness {bound} admits ({bound} + 1) × {batch} = {(bound + 1) * batch}; "
+            message=f"{learner.name}: {low} environments × {segment} steps a segment = "
+            f"{low * segment} steps in flight, but max_staleness {bound} admits "
+            f"({bound} + 1) × {batch} = {(bound + 1) * batch}; "
             f"the environments beyond {most} would only wait",
             where=learner.where,
             hint=f"envs at most {most}, or batch at least {-(-low * segment // (bound + 1))}",
@@ -99,7 +110,7 @@ def arithmetic_faults(
 
 
 def _shareable(segments: int, low: int, high: int) -> list[int]:
-    """The nearest numbers of segments, either way, that some number of environments shares evenly."""
+    """The nearest numbers of segments that some number of environments shares evenly."""
 
     def shared(count: int) -> bool:
         return any(count % each == 0 for each in range(low, min(high, count) + 1))

@@ -1,4 +1,4 @@
-"""Wrong graphs: each file says on its lines which diagnostics belong there, and gets exactly those."""
+"""Wrong graphs: each file says on its lines which diagnostics belong there, and gets just those."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_a_wrong_graph_says_in_its_first_line_what_is_wrong(file: Path):
 
 
 def test_without_its_fault_the_graph_is_sound(tmp_path: Path):
-    """What all the wrong graphs have in common is right, so each diagnostic is due to its own fault."""
+    """What all the wrong graphs have in common is right, so each diagnostic is due to its own
+    fault.
+    """
     sound = (FOLDER / "edge_written_twice.py").read_text().splitlines()
     (tmp_path / "toy.py").write_text((FOLDER / "toy.py").read_text())
     file = tmp_path / "sound.py"

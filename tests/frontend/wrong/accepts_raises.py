@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Eyes(Linear):
     def accepts(self, port, spec):
         return None if spec["rgb"] else "blind"

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Eyes(Linear):
     def accepts(self, port, spec):
         if port == "obs" and all(tensor.dtype != "uint8" for tensor in spec.values()):

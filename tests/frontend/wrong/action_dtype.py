@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Precise(Linear):
     action = ebrl.Out(ebrl.Spec("float64", (2,)))
 

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Arm(Linear):
     action = ebrl.Out(ebrl.Spec("float32", (7,)))
 

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Memory(ebrl.Stage):
     kind = "memory"
     seen = ebrl.In(ebrl.Spec("float32", (3,)))

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Odd(Reach):
     def describe(self):
         return ebrl.Spec("float32", (3,)), ebrl.Spec("float32", (2,)), 50

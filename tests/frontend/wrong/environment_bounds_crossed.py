@@ -3,6 +3,7 @@ import ebrl
 from ebrl.frontend.program import ActionProgram
 from toy import Learn, Linear, Reach
 
+
 class Odd(Reach):
     def describe(self):
         obs, _, limit = super().describe()

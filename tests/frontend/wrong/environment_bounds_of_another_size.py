@@ -3,12 +3,11 @@ import ebrl
 from ebrl.frontend.program import ActionProgram
 from toy import Learn, Linear, Reach
 
+
 class Odd(Reach):
     def describe(self):
         obs, _, limit = super().describe()
-        return obs, ActionProgram(
-            kind="box", dtype="float32", shape=(2,), low=(-1, -1, -1), high=(1, 1, 1)
-        ), limit
+        return obs, ActionProgram(kind="box", dtype="float32", shape=(2,), low=(-1, -1, -1), high=(1, 1, 1)), limit
 
 
 graph = ebrl.Graph("wrong")

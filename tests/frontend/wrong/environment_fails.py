@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Odd(Reach):
     def describe(self):
         raise OSError("no such mesh: cube.obj")  # wrong: probe-failed

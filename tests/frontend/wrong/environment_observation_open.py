@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Odd(Reach):
     def describe(self):
         return ebrl.Spec("float32", ("n",)), *super().describe()[1:]

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear
 
+
 class World(ebrl.Stage):
     kind = "simulate"
     probed = False

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 def environments():
     return 256 // len([])  # wrong: file-error
 

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Blur(ebrl.Stage):
     kind = "filter"
     sharp = ebrl.In(ebrl.Spec("float32", (3,)))

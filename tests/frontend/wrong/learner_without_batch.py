@@ -2,6 +2,7 @@
 import ebrl
 from toy import Linear, Reach
 
+
 class Odd(ebrl.Learner):
     def __init__(self):
         self.horizon = 16

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Linear, Reach
 
+
 class Short(ebrl.Learner):
     def __init__(self):
         self.batch = 256

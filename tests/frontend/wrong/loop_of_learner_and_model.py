@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Model(ebrl.Stage):
     kind = "model"
     obs = ebrl.In(ebrl.Spec("float32", (3,)), rate=256)

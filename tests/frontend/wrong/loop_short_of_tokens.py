@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Critic(ebrl.Stage):
     kind = "critic"
     obs = ebrl.In(ebrl.Spec("float32", (3,)))

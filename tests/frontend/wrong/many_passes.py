@@ -2,6 +2,7 @@
 import ebrl
 from toy import Linear, Reach, Score, ScoredLearn
 
+
 class Pairs(Score):
     frames = ebrl.In(ebrl.Spec("float32", (5,)), rate=2)
 

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Camera(Reach):
     def describe(self):
         obs = ebrl.Spec({"rgb": ebrl.Spec("uint8", (64, 64, 3)), "qpos": ebrl.Spec("float32", (9,))})

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 def declare_policy(graph):
     graph.generate(Linear())  # wrong: input-unconnected, input-unconnected
 

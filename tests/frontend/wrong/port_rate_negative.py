@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Slow(ebrl.Stage):
     kind = "slow"
     obs = ebrl.In(ebrl.Spec("float32", (3,)), rate=-2)  # wrong: port-rate

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Twice(Linear):
     action = ebrl.Out(rate=2)
 

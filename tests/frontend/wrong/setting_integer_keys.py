@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Tuned(Linear):
     def __init__(self):
         self.value = {1: "tanh"}

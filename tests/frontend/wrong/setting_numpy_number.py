@@ -4,6 +4,7 @@ import numpy as np
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Tuned(Linear):
     def __init__(self):
         self.value = np.float32(0.5)

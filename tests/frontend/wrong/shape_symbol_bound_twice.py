@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Aimed(Linear):
     obs = ebrl.In(ebrl.Spec("float32", ("n",)))
     goal = ebrl.In(ebrl.Spec("float32", ("n",)))

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Camera(Reach):
     def describe(self):
         return ebrl.Spec("uint8", (64, 48)), *super().describe()[1:]

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Encoder(ebrl.Stage):
     kind = "encode"
     obs = ebrl.In(ebrl.Spec("float32", (3,)))

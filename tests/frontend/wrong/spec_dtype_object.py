@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Typed(Linear):
     obs = ebrl.In(ebrl.Spec("object", (3,)))  # wrong: spec-invalid
 

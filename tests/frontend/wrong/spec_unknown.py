@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Left(ebrl.Stage):
     kind = "left"
     obs = ebrl.In()

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Clock(ebrl.Stage):
     kind = "clock"
     tick = ebrl.Out(ebrl.Spec("int64"))

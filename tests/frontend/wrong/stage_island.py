@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Source(ebrl.Stage):
     kind = "source"
     out = ebrl.Out(ebrl.Spec("int64"))

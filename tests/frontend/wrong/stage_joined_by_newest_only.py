@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Evaluate(ebrl.Stage):
     kind = "evaluate"
     weights = ebrl.In(latest=True)

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Odd(Linear):
     def ports(self):
         return {**super().ports(), "hint": "float32"}

@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Broken(Linear):
     def ports(self):
         return {name: self.missing[name] for name in ("obs", "action")}

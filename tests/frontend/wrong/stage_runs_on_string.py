@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class OnGpu(Linear):
     runs_on = ("gpu")
 

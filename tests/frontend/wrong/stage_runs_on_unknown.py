@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class OnTpu(Linear):
     runs_on = ("cpu", "tpu")
 

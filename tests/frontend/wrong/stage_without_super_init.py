@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Lazy(Linear):
     def settings(self):
         return {"layers": len(self.layers)}

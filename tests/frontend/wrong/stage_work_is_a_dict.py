@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Costly(Linear):
     def work(self):
         return {"flops": 1e9}

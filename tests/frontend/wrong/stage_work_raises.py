@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Costly(Linear):
     def work(self):
         return 1 / 0

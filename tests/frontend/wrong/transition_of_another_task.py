@@ -2,6 +2,7 @@
 import ebrl
 from toy import Learn, Linear, Reach
 
+
 class Fixed(Learn):
     transition = ebrl.In(
         ebrl.Spec(
