@@ -76,7 +76,7 @@ def execute(
     )
     with LiveTable() as table:
         summary = run.execute(table.show)
-    _report(plan, summary, directory.path, as_json)
+    _report(plan, summary, as_json)
     if run.signalled is not None:
         raise typer.Exit(128 + run.signalled)
 
@@ -112,14 +112,16 @@ def _unchanged(plan: Plan, graph: Path) -> str:
     return digest
 
 
-def _report(plan: Plan, summary: Summary, run_dir: Path, as_json: bool) -> None:
+def _report(plan: Plan, summary: Summary, as_json: bool) -> None:
     from ebrl.runtime import picture
 
-    curve = picture.draw(
-        run_dir,
-        title=plan.program.name,
-        predicted_env_steps_per_s=plan.prediction.throughput_env_steps_per_s,
-    )
+    curve = None
+    if summary.ended not in ("SIGINT", "SIGTERM"):  # who interrupts does not wait for a picture
+        curve = picture.draw(
+            Path(summary.run_dir),
+            title=plan.program.name,
+            predicted_env_steps_per_s=plan.prediction.throughput_env_steps_per_s,
+        )
     if as_json:
         import msgspec
 

@@ -97,7 +97,7 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="trained", dtype="int64", shape=(1,)),  # environment steps trained on
         Field(name="discarded", dtype="int64", shape=(len(DISCARD_REASONS),)),
         Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
-        Field(name="produced", dtype="int64", shape=(workers, 8)),  # by simulate worker; padded
+        Field(name="produced", dtype="int64", shape=(workers, 8)),  # steps, ns of the first; padded
         Field(name="clock", dtype="int64", shape=(workers, 8)),  # busy ns, firings, items, heartbeat ns
         Field(name="env/state", dtype="uint8", shape=(environments,)),
         Field(name="env/segment", dtype="int64", shape=(environments,)),

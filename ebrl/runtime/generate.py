@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ebrl.runtime.noise import Noise
-from ebrl.runtime.segments import EnvironmentState, Segments
+from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.weights import Weights
 from ebrl.stages.protocols import PolicyBody
@@ -85,13 +85,13 @@ class Generate:
         self._log_prob[segments, cursors] = log_prob
         self._version_of[segments, cursors] = self.version
         self._decisions[envs] = decisions + 1
-        self._state[envs] = EnvironmentState.NEEDS_STEP
+        self._state[envs] = NEEDS_STEP
         return envs
 
     def _ready(self) -> NDArray[np.int64]:
         """Who has an observation, at most a batch, beginning where the last look ended."""
         mine = self._state[self._first : self._last]
-        envs = np.flatnonzero(mine == EnvironmentState.NEEDS_ACTION) + self._first
+        envs = np.flatnonzero(mine == NEEDS_ACTION) + self._first
         if envs.size > self._batch:
             begin = int(np.searchsorted(envs, self._turn))
             envs = np.roll(envs, -begin)[: self._batch]
@@ -103,7 +103,7 @@ class Generate:
         """A group in which nobody is being stepped or about to start."""
         for first, last in self._groups:
             state = self._state[first:last].copy()
-            envs = np.flatnonzero(state == EnvironmentState.NEEDS_ACTION) + first
+            envs = np.flatnonzero(state == NEEDS_ACTION) + first
             if envs.size and self._settled(first, last, state):
                 return envs
         return np.empty(0, np.int64)
@@ -117,6 +117,6 @@ class Generate:
         quota = self._segments.per_environment
         assert quota is not None
         allowed = quota * (self._weights.version + 1)
-        parked = state == EnvironmentState.PARKED
+        parked = state == PARKED
         done = parked & (self._env_started[first:last] >= allowed)
-        return bool(np.all(done | (state == EnvironmentState.NEEDS_ACTION)))
+        return bool(np.all(done | (state == NEEDS_ACTION)))

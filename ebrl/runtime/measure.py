@@ -25,7 +25,7 @@ from ebrl.planner.plan import Program
 from ebrl.runtime import worker as workers
 from ebrl.runtime.boot import Role
 from ebrl.runtime.generate import Generate
-from ebrl.runtime.segments import EnvironmentState, Segments, SegmentState
+from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, READY, Segments
 from ebrl.runtime.simulate import Simulate
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.train import Train
@@ -137,7 +137,7 @@ def _simulate(request: Request) -> Reply:
         begin = time.process_time()
         steps = body.sweep()
         spent[0] += time.process_time() - begin
-        done = np.flatnonzero(slab["segment/state"] == SegmentState.READY)
+        done = np.flatnonzero(slab["segment/state"] == READY)
         if done.size:
             pool.release(done)
         body.episodes.clear()
@@ -189,7 +189,7 @@ def _generate(request: Request) -> Reply:
         )
 
         def fire(body: Generate = body, batch: int = batch) -> None:
-            slab["env/state"][:batch] = EnvironmentState.NEEDS_ACTION
+            slab["env/state"][:batch] = NEEDS_ACTION
             body.serve()
 
         samples.append(_sample(batch, _time(fire, request.budget_s / len(sizes)), _memory()))
@@ -219,7 +219,7 @@ def _train(request: Request) -> Reply:
     )
 
     def fire(patience_s: float) -> float:
-        slab["segment/state"][:] = SegmentState.READY
+        slab["segment/state"][:] = READY
         slab["version"][:] = learner.version
         slab["started"][0] = per_batch
         return _timed_update(learner, patience_s, minibatches)
@@ -266,11 +266,11 @@ class _RandomActions:
         self._next = 0
 
     def __call__(self) -> None:
-        envs = np.flatnonzero(self._state == EnvironmentState.NEEDS_ACTION)
+        envs = np.flatnonzero(self._state == NEEDS_ACTION)
         rows = (self._next + np.arange(envs.size)) % len(self._pool)
         self._next += envs.size
         self._action[self._segment[envs], self._cursor[envs]] = self._pool[rows]
-        self._state[envs] = EnvironmentState.NEEDS_STEP
+        self._state[envs] = NEEDS_STEP
 
 
 def _fill_actions(program: Program, into: Any, generator: np.random.Generator) -> None:

@@ -195,8 +195,10 @@ class Run:
         return False
 
     def _look_at_start(self, now: float) -> None:
-        if self.progress.first_step_at is None and self.slab["produced"][:, 0].any():
-            self.progress.first_step_at = now
+        if self.progress.first_step_at is None:
+            firsts = self.slab["produced"][:, 1]
+            if firsts.any():
+                self.progress.first_step_at = float(firsts[firsts > 0].min()) / 1e9
         waiting = [child.name for child in self._children if not child.ready]
         if waiting and now - self.progress.began > START_WITHIN_S:
             names = ", ".join(waiting)

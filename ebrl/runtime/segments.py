@@ -13,7 +13,6 @@ starts the same number a version, which fixes the composition of the batches.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Literal
 
 import numpy as np
@@ -25,18 +24,13 @@ from ebrl.runtime.slab import Slab
 Reason = Literal["stale", "interrupted", "worker-lost"]
 
 
-class SegmentState(IntEnum):
-    FREE = 0
-    FILLING = 1
-    READY = 2
-    TRAINING = 3
+# Plain numbers: they are compared with arrays on the hot path, where an enum's look-up costs more.
+FREE, FILLING, READY, TRAINING = range(4)  # of a segment
 
-
-class EnvironmentState(IntEnum):
-    ABSENT = 0  # not built yet, or given up
-    NEEDS_STEP = 1  # has an action: the simulate worker's turn
-    NEEDS_ACTION = 2  # has an observation: the generate worker's turn
-    PARKED = 3  # waits until admission lets it start a segment
+ABSENT = 0  # an environment that is not built yet
+NEEDS_STEP = 1  # has an action: the simulate worker's turn
+NEEDS_ACTION = 2  # has an observation: the generate worker's turn
+PARKED = 3  # waits until admission lets it start a segment
 
 
 class Segments:
@@ -70,7 +64,7 @@ class Segments:
                     return None
             elif self._started[0] >= (self.max_staleness + version + 1) * self.per_batch:
                 return None
-            free = np.flatnonzero(self._state == SegmentState.FREE)
+            free = np.flatnonzero(self._state == FREE)
             if free.size == 0:
                 return None
             segment = int(free[0])
@@ -80,14 +74,14 @@ class Segments:
             self._orders[0] += 1
             self._started[0] += 1
             self._env_started[environment] += 1
-            self._state[segment] = SegmentState.FILLING
+            self._state[segment] = FILLING
         return segment
 
     def finish(self, segment: int) -> bool:
         """Hand a full segment to the learner; says whether a whole batch is ready now."""
         with self._slab.lock():
-            self._state[segment] = SegmentState.READY
-            ready = int(np.count_nonzero(self._state == SegmentState.READY))
+            self._state[segment] = READY
+            ready = int(np.count_nonzero(self._state == READY))
         return ready >= self.per_batch
 
     # -- the learner's side ------------------------------------------------------------------------
@@ -99,7 +93,7 @@ class Segments:
         moment of training, so time spent in the queue counts.
         """
         with self._slab.lock():
-            ready = np.flatnonzero(self._state == SegmentState.READY)
+            ready = np.flatnonzero(self._state == READY)
             stale = ready[version - self.oldest_version(ready) > self.max_staleness]
             if stale.size:
                 self._discard(stale, "stale")
@@ -111,13 +105,13 @@ class Segments:
                 chosen = ready[np.lexsort((order, self._environment[ready]))][: self.per_batch]
             else:
                 chosen = ready[np.argsort(order)][: self.per_batch]
-            self._state[chosen] = SegmentState.TRAINING
+            self._state[chosen] = TRAINING
         return chosen
 
     def release(self, segments: NDArray[np.int64]) -> None:
         """Trained: free again."""
         with self._slab.lock():
-            self._state[segments] = SegmentState.FREE
+            self._state[segments] = FREE
             self._released[0] += 1
 
     @property
@@ -135,7 +129,7 @@ class Segments:
     def of_environments(self, first: int, last: int) -> NDArray[np.int64]:
         """Segments being filled by environments in [first, last)."""
         mine = (self._environment >= first) & (self._environment < last)
-        return np.flatnonzero(mine & (self._state == SegmentState.FILLING))
+        return np.flatnonzero(mine & (self._state == FILLING))
 
     def oldest_version(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
         """Version of the first decision of each segment, [len(segments)]."""
@@ -145,7 +139,7 @@ class Segments:
 
     def in_flight(self) -> int:
         """Environment steps in segments that are neither trained nor thrown away."""
-        alive = np.flatnonzero(self._state != SegmentState.FREE)
+        alive = np.flatnonzero(self._state != FREE)
         return int(self._steps[alive].sum(dtype=np.int64))
 
     def _discard(self, segments: NDArray[np.int64], reason: Reason) -> None:
@@ -153,5 +147,5 @@ class Segments:
         self._discarded[DISCARD_REASONS.index(reason)] += steps
         self._started[0] -= segments.size
         np.subtract.at(self._env_started, self._environment[segments], 1)
-        self._state[segments] = SegmentState.FREE
+        self._state[segments] = FREE
         self._released[0] += 1

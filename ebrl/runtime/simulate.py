@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.runtime.segments import EnvironmentState, Segments
+from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Array, Slab
 from ebrl.stages.protocols import Environment
 
@@ -99,7 +99,7 @@ class Simulate:
         """Step everything that is ready; returns environment steps made, 0 if there was nothing."""
         if self._parked and self._seen_openings != self._segments.openings:
             self._unpark()
-        ready = np.flatnonzero(self._state == EnvironmentState.NEEDS_STEP)
+        ready = np.flatnonzero(self._state == NEEDS_STEP)
         if ready.size == 0:
             self._hand_over()
             return 0
@@ -167,6 +167,8 @@ class Simulate:
         self._truncated[segments, cursors] = truncated
         self._steps[segments, cursors] = count
         stepped = int(sum(count))
+        if self._produced[0] == 0:
+            self._produced[1] = time.monotonic_ns()
         self._produced[0] += stepped
         onward = cursors + 1
         special = (onward == self.horizon) | np.array(terminated) | np.array(truncated)
@@ -185,7 +187,7 @@ class Simulate:
 
     def _give(self, envs: NDArray[np.intp]) -> None:
         """These environments need an action now."""
-        self._state[envs] = EnvironmentState.NEEDS_ACTION
+        self._state[envs] = NEEDS_ACTION
         self._unrung += len(envs)
         if self._unrung >= self._group:
             self._hand_over()
@@ -236,7 +238,7 @@ class Simulate:
         held = None if obs is None else {path: np.copy(array) for path, array in obs.items()}
         self._seats[env].held = held
         self._parked.append(env)
-        self._state[env] = EnvironmentState.PARKED
+        self._state[env] = PARKED
 
     def _unpark(self) -> None:
         self._seen_openings = self._segments.openings

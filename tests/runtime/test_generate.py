@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.runtime.support import Echo, pool, program
 
 from ebrl.runtime.generate import Generate
-from ebrl.runtime.segments import EnvironmentState
+from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED
 from ebrl.runtime.weights import Weights
+from tests.runtime.support import Echo, pool, program
 
 
 def bench(*, environments=6, batch=6, max_staleness=1, groups=()):
@@ -24,7 +24,7 @@ def bench(*, environments=6, batch=6, max_staleness=1, groups=()):
         segment = segments.start(env)
         slab["env/segment"][env] = segment
         slab["obs/"][segment, 0] = env
-    slab["env/state"][:] = EnvironmentState.NEEDS_ACTION
+    slab["env/state"][:] = NEEDS_ACTION
     worker = Generate(
         slab, segments, body, first=0, last=environments, batch=batch, groups=groups, seed=1
     )
@@ -37,7 +37,7 @@ def test_everybody_who_waits_is_answered_with_the_newest_weights() -> None:
     rows = slab["action"][slab["env/segment"], 0, 0]
     np.testing.assert_allclose(rows, np.arange(6) + 0.5)
     assert (slab["version"][slab["env/segment"], 0] == 0).all()
-    assert (slab["env/state"] == EnvironmentState.NEEDS_STEP).all()
+    assert (slab["env/state"] == NEEDS_STEP).all()
     assert worker.serve().size == 0
 
 
@@ -46,7 +46,7 @@ def test_new_weights_are_used_from_the_next_batch_on_and_recorded() -> None:
     worker.serve()
     weights.begin(1)[:] = 0.0
     weights.publish(1)
-    slab["env/state"][:] = EnvironmentState.NEEDS_ACTION
+    slab["env/state"][:] = NEEDS_ACTION
     slab["env/cursor"][:] = 1
     worker.serve()
     assert (slab["version"][slab["env/segment"], 1] == 1).all()
@@ -58,7 +58,7 @@ def test_nobody_is_served_twice_before_another_is_served_once() -> None:
     served = []
     for _ in range(6):
         served.append(worker.serve().tolist())
-        slab["env/state"][:] = EnvironmentState.NEEDS_ACTION
+        slab["env/state"][:] = NEEDS_ACTION
     assert body.batches == [4] * 6
     counts = np.bincount([env for batch in served for env in batch], minlength=6)
     assert counts.max() - counts.min() <= 1
@@ -66,25 +66,25 @@ def test_nobody_is_served_twice_before_another_is_served_once() -> None:
 
 def test_who_is_being_stepped_or_is_parked_is_left_alone() -> None:
     slab, _, _, worker = bench()
-    slab["env/state"][[1, 4]] = EnvironmentState.NEEDS_STEP
-    slab["env/state"][2] = EnvironmentState.PARKED
+    slab["env/state"][[1, 4]] = NEEDS_STEP
+    slab["env/state"][2] = PARKED
     assert worker.serve().tolist() == [0, 3, 5]
 
 
 def test_without_staleness_a_group_is_answered_whole_or_not_yet() -> None:
     slab, _, _, worker = bench(environments=4, max_staleness=0, groups=((0, 2), (2, 4)))
-    slab["env/state"][1] = EnvironmentState.NEEDS_STEP
+    slab["env/state"][1] = NEEDS_STEP
     assert worker.serve().tolist() == [2, 3]
     assert worker.serve().size == 0
-    slab["env/state"][1] = EnvironmentState.NEEDS_ACTION
+    slab["env/state"][1] = NEEDS_ACTION
     assert worker.serve().tolist() == [0, 1]
 
 
 def test_without_staleness_one_that_may_start_again_is_waited_for() -> None:
     slab, weights, _, worker = bench(environments=2, max_staleness=0, groups=((0, 2),))
-    slab["env/state"][1] = EnvironmentState.PARKED  # has used up its share of version 0
+    slab["env/state"][1] = PARKED  # has used up its share of version 0
     assert worker.serve().tolist() == [0]
-    slab["env/state"][0] = EnvironmentState.NEEDS_ACTION
+    slab["env/state"][0] = NEEDS_ACTION
     weights.begin(1)[:] = 0.0
     weights.publish(1)
     assert worker.serve().size == 0
@@ -94,7 +94,7 @@ def test_noise_follows_the_decisions_of_the_environment() -> None:
     slab, _, _, worker = bench(environments=2)
     worker.serve()
     first = slab["log_prob"][slab["env/segment"], 0].copy()
-    slab["env/state"][:] = EnvironmentState.NEEDS_ACTION
+    slab["env/state"][:] = NEEDS_ACTION
     worker.serve()
     assert slab["env/decisions"].tolist() == [2, 2]
     assert (slab["log_prob"][slab["env/segment"], 0] != first).all()

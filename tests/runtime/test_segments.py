@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.support import pool, program
 
 from ebrl.runtime.ledger import read as read_ledger
-from ebrl.runtime.segments import SegmentState
+from ebrl.runtime.segments import TRAINING
+from tests.runtime.support import pool, program
 
 PER_BATCH = 4  # 16 steps in segments of 4
 
@@ -128,7 +128,7 @@ def test_whatever_happens_every_step_is_accounted_for_and_no_segment_has_two_own
             elif act == "take":
                 chosen = segments.take(version)
                 if chosen is not None:
-                    assert (slab["segment/state"][chosen] == SegmentState.TRAINING).all()
+                    assert (slab["segment/state"][chosen] == TRAINING).all()
                     assert (version - segments.oldest_version(chosen) <= eta).all()
                     slab["trained"][0] += int(slab["steps"][chosen].sum())
                     version += 1

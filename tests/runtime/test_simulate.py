@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.runtime.support import Countdown, pool, program
 
 from ebrl.runtime.ledger import read as read_ledger
-from ebrl.runtime.segments import EnvironmentState, SegmentState
+from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, READY
 from ebrl.runtime.simulate import Simulate
+from tests.runtime.support import Countdown, pool, program
 
 
 class Bench:
@@ -36,8 +36,8 @@ class Bench:
         self.rung[who] += 1
 
     def answer(self):
-        waiting = self.slab["env/state"] == EnvironmentState.NEEDS_ACTION
-        self.slab["env/state"][waiting] = EnvironmentState.NEEDS_STEP
+        waiting = self.slab["env/state"] == NEEDS_ACTION
+        self.slab["env/state"][waiting] = NEEDS_STEP
         return int(waiting.sum())
 
     def go(self, sweeps):
@@ -47,7 +47,7 @@ class Bench:
 
     def finished(self):
         state = self.slab["segment/state"]
-        ready = np.flatnonzero(state == SegmentState.READY)
+        ready = np.flatnonzero(state == READY)
         return ready[np.argsort(self.slab["segment/order"][ready])]
 
     def obs(self, segment):
@@ -108,7 +108,7 @@ def test_a_chunk_is_executed_until_the_episode_ends_and_no_further() -> None:
 def test_a_parked_environment_goes_on_from_its_own_observation() -> None:
     bench = Bench([Countdown(100)], horizon=4, batch=4, max_staleness=1)
     bench.go(20)
-    assert bench.slab["env/state"][0] == EnvironmentState.PARKED
+    assert bench.slab["env/state"][0] == PARKED
     first, second = bench.finished()
     bench.slab["obs/"][second] = -1  # its old segment belongs to somebody else now
     chosen = bench.segments.take(0)
@@ -122,7 +122,7 @@ def test_a_parked_environment_goes_on_from_its_own_observation() -> None:
 def test_environments_do_not_wait_for_each_other() -> None:
     bench = Bench([Countdown(100), Countdown(100)], batch=64)
     for _ in range(6):  # the second environment never gets an action
-        bench.slab["env/state"][0] = EnvironmentState.NEEDS_STEP
+        bench.slab["env/state"][0] = NEEDS_STEP
         bench.worker.sweep()
     assert bench.slab["produced"][0, 0] == 6
     assert bench.slab["env/cursor"].tolist()[1] == 0

@@ -9,11 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.runtime.support import pool, program
 
 from ebrl.errors import RunError
 from ebrl.planner.layout import Field, Layout
 from ebrl.runtime.slab import Slab
+from tests.runtime.support import pool, program
 
 
 def test_a_slab_has_the_planned_size_and_no_name_anywhere() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from tests.runtime.support import pool, program
 
 from ebrl.runtime.noise import BLOCK, Noise
 from ebrl.runtime.weights import Weights
+from tests.runtime.support import pool, program
 
 
 def test_a_reader_never_sees_a_mix_of_two_versions() -> None:
