@@ -176,6 +176,8 @@ def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ebrl.planner", "templates"),
         undefined=jinja2.StrictUndefined,
+        comment_start_string="<#",  # "{#" is bash's
+        comment_end_string="#>",
         autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,
