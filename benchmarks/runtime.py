@@ -1,0 +1,125 @@
+"""Throughput of a whole run, training included, beside the peers': in turn, in the same run.
+
+    python -m benchmarks.runtime [--tasks cartpole pushcube] [--rounds 3] [--steps …]
+
+Every round runs each contender once, in a process of its own, so that all of them see the machine as
+it is then; the ratio is taken round by round and its median reported. Counted are distinct trained
+environment steps from the first environment step to the end of the last update. Network, epochs,
+minibatch and horizon are the same; each peer has the settings that were found to be its best
+(benchmarks/peers/README.md). Peers' virtual environments are built on first use, under `--root`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import describe
+from benchmarks.peers import run_peer
+
+HERE = Path(__file__).resolve().parent
+OURS = "ebrl"
+PEERS = {
+    "cartpole": ("sb3", "sample_factory", "cleanrl_envpool", "torchrl"),
+    "pushcube": ("sb3",),
+}
+STEPS = {"cartpole": 200_000, "pushcube": 16_384}  # long enough that filling the pipeline is little
+PEER_STEPS = {"cartpole": 60_000, "pushcube": 12_288}
+FLOORS = {("cartpole", "sb3"): 3.0, ("cartpole", "sample_factory"): 1.5, ("pushcube", "sb3"): 1.5}
+
+
+def run_ours(task: str, steps: int, seed: int) -> dict[str, Any]:
+    """Plan the benchmark's graph for this machine and execute it; the summary of the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan.json"
+        _ebrl("plan", str(HERE / "graphs" / f"{task}.py"), "--cluster", "local", "-o", str(plan))
+        told = _ebrl(
+            "execute",
+            str(plan),
+            *("--steps", str(steps), "--seed", str(seed)),
+            *("--logdir", str(Path(folder) / "run")),
+        )
+    return told
+
+
+def _ebrl(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"ebrl {arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def measure(task: str, rounds: int, root: Path, peers: tuple[str, ...]) -> dict[str, Any]:
+    """Rates of every contender by round, and what our runs said of themselves."""
+    rates: dict[str, list[float]] = {name: [] for name in (OURS, *peers)}
+    runs: list[dict[str, Any]] = []
+    for round_ in range(rounds):
+        for name in (OURS, *peers):
+            if name == OURS:
+                told = run_ours(task, STEPS[task], seed=round_ + 1)
+                runs.append(told)
+                rate = told["env_steps_per_s"]
+            else:
+                told = run_peer(
+                    name, task, root=root, steps=PEER_STEPS[task], settings={"seed": round_ + 1}
+                )
+                rate = told["env_steps_per_s"]
+            rates[name].append(rate)
+            print(f"{task} round {round_ + 1}: {name} {rate:,.0f} steps/s", file=sys.stderr)
+    return {"rates": rates, "runs": runs}
+
+
+def table(task: str, measured: dict[str, Any]) -> list[str]:
+    """One line a contender: median rate, spread, and our ratio to it."""
+    ours = measured["rates"][OURS]
+    lines = [f"{task:<10} {'steps/s':>9} {'min':>8} {'max':>8} {'ebrl ÷ it':>10}  floor"]
+    for name, rates in measured["rates"].items():
+        ratio = statistics.median(a / b for a, b in zip(ours, rates, strict=True))
+        floor = FLOORS.get((task, name))
+        told = "" if floor is None else f"{floor}× {'reached' if ratio >= floor else 'MISSED'}"
+        lines.append(
+            f"{name:<10.10} {statistics.median(rates):>9,.0f} {min(rates):>8,.0f} "
+            f"{max(rates):>8,.0f} {ratio:>9.2f}×  {told}"
+        )
+    for run in measured["runs"]:
+        lines.append(
+            f"  ebrl: {run['steady_env_steps_per_s']:,.0f} steady, "
+            f"{run['predicted_env_steps_per_s']:,.0f} predicted; first step after "
+            f"{run['start_to_first_step_s']:.1f} s, first update after "
+            f"{run['start_to_first_update_s']:.1f} s; {run['memory_bytes'] / 1e9:.2f} GB"
+        )
+    return lines
+
+
+def main() -> None:
+    """Measure, print the tables, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tasks", nargs="+", choices=sorted(PEERS), default=sorted(PEERS))
+    parser.add_argument("--peers", nargs="*", help="only these (default: all that know the task)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--root", type=Path, default=HERE.parent / ".peers")
+    parser.add_argument("-o", "--output", type=Path, default=Path("benchmark-runtime.json"))
+    args = parser.parse_args()
+    result: dict[str, Any] = {"machine": describe(), "tasks": {}}
+    for task in args.tasks:
+        chosen = tuple(p for p in PEERS[task] if args.peers is None or p in args.peers)
+        result["tasks"][task] = measure(task, args.rounds, args.root, chosen)
+        print("\n".join(table(task, result["tasks"][task])), flush=True)
+    args.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
