@@ -1,11 +1,10 @@
-"""Gives this machine what ManiSkill needs of the system, where it lacks it: a Vulkan driver that
-SAPIEN can render with, and the libraries that OpenCV loads.
+"""Gives this machine what ManiSkill needs of the system, where it lacks it: the libraries that its
+OpenCV loads, and for camera observations a Vulkan driver that SAPIEN can render with.
 
     sudo .venv/bin/python scripts/setup_maniskill.py [--dry-run] [--force]
 
-ManiSkill loads a robot with its visual shapes, so it wants a Vulkan device even without cameras.
 Debian 12's own driver is too old for SAPIEN; its backports have a newer one. Where nothing can be
-done (no root, another system), this says what to do and ends well: all but ManiSkill works without.
+done (no root, another system), this says what to do and ends well: the rest works without.
 
 Invariant: the package sources of the machine stay as they are. What is needed beyond them is in a
 temporary folder, with the address of the mirror that the machine already uses.
@@ -175,8 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 return
     print(
         f"maniskill: {need.found}; {reason}.\n"
-        f"           To use ManiSkill here: {advice(release, packages)}.\n"
-        "           Everything else works without.",
+        f"           What to do: {advice(release, packages)}.\n"
+        "           Without Vulkan, all but cameras works; without libGL, all but ManiSkill.",
         file=sys.stderr,
     )
 

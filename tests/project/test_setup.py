@@ -172,7 +172,7 @@ def test_an_apt_that_fails_is_told_and_ends_well(
     setup_maniskill.main([])
     err = capsys.readouterr().err
     assert "no device; apt-get could not install it." in err
-    assert "To use ManiSkill here: enable bookworm-backports" in err
+    assert "What to do: enable bookworm-backports" in err
 
 
 def test_a_machine_that_has_a_driver_is_left_alone(

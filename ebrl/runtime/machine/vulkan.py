@@ -66,7 +66,7 @@ def finish_probe(child: subprocess.Popen[bytes], timeout_s: float = TIME_LIMIT_S
 
 
 def check(report: Report) -> Check:
-    """ManiSkill loads a robot with its visual shapes, so it needs this even without cameras."""
+    """Only camera observations need it; others are computed without a renderer."""
     told = "; ".join(
         f"{each.name} ({each.type}, Vulkan {each.api}, {each.driver})"
         + (f", lacks {', '.join(each.lacks)}" if each.lacks else "")
@@ -76,4 +76,4 @@ def check(report: Report) -> Check:
     if usable:
         return Check(name="vulkan", ok=True, detail=told)
     reason = f"no device that SAPIEN can use: {told}" if told else report.error
-    return Check(name="vulkan", ok=False, detail=f"{reason} (ManiSkill needs one)", fix=FIX)
+    return Check(name="vulkan", ok=False, detail=f"{reason} (cameras of ManiSkill need one)", fix=FIX)
