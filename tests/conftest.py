@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ebrl.runtime.machine import devices, vulkan
+from ebrl.runtime.machine import devices, software, vulkan
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,7 +23,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what this machine cannot run, saying why."""
-    lacks = {"gpu": _no_gpu, "maniskill": _no_maniskill}
+    lacks = {"gpu": _no_gpu, "maniskill": _no_maniskill, "vulkan": _no_vulkan}
     for name, ask in lacks.items():
         marked = [item for item in items if item.get_closest_marker(name)]
         reason = ask() if marked else ""
@@ -53,5 +53,10 @@ def _no_gpu() -> str:
 def _no_maniskill() -> str:
     if importlib.util.find_spec("mani_skill") is None:
         return "ManiSkill is not installed"
+    missing = software.missing_libraries()
+    return f"ManiSkill cannot load {', '.join(missing)}" if missing else ""
+
+
+def _no_vulkan() -> str:
     found = vulkan.check(vulkan.finish_probe(vulkan.start_probe()))
     return "" if found.ok else found.detail

@@ -76,4 +76,6 @@ def check(report: Report) -> Check:
     if usable:
         return Check(name="vulkan", ok=True, detail=told)
     reason = f"no device that SAPIEN can use: {told}" if told else report.error
-    return Check(name="vulkan", ok=False, detail=f"{reason} (cameras of ManiSkill need one)", fix=FIX)
+    return Check(
+        name="vulkan", ok=False, detail=f"{reason} (cameras of ManiSkill need one)", fix=FIX
+    )
