@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def test_commands_and_their_options_exist(page: Path, capsys: pytest.CaptureFixt
             known = capsys.readouterr().out
             options = [word.split("=")[0] for word in words[2:] if word.startswith("-")]
             assert [option for option in options if option not in known] == [], words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_that_is_shown_runs(page: Path, tmp_path: Path):
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
+        file = tmp_path / f"block_{number}.py"
+        file.write_text(block)
+        runpy.run_path(str(file))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

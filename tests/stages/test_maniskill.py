@@ -1,4 +1,4 @@
-"""The real simulator: what it shows, when its episodes end, and that the short ways change nothing."""
+"""The real simulator: what it shows, when its episodes end; the short ways change nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from ebrl.stages import ManiSkill
 from ebrl.stages.protocols import Environment
 
 pytest.importorskip("mani_skill")
-import torch  # noqa: E402
-from mani_skill.utils.structs import Pose  # noqa: E402
+import torch
+from mani_skill.utils.structs import Pose
 
-from ebrl.stages.envs.jacobian_ik import JacobianStep, rotation  # noqa: E402
+from ebrl.stages.envs.adapter import GymnasiumEnvironment
+from ebrl.stages.envs.describe import observation_spec, observed
+from ebrl.stages.envs.jacobian_ik import JacobianStep, rotation
+from tests.stages.batches import blank
 
+pytestmark = pytest.mark.maniskill
 LIMIT = 12
 
 
@@ -84,7 +88,9 @@ def test_an_episode_is_the_one_that_maniskill_itself_plays(task: ManiSkill) -> N
 def test_success_ends_an_episode_or_not_as_declared() -> None:
     lengths = {}
     for ends in (True, False):
-        world = ManiSkill("PushCube-v1", max_episode_steps=4, ends_on_success=ends).environment()
+        world: Any = ManiSkill(
+            "PushCube-v1", max_episode_steps=4, ends_on_success=ends
+        ).environment()
         world._env.unwrapped.evaluate = lambda: {"success": torch.ones(1, dtype=torch.bool)}
         told = play(world, 35, 8, 0, 9)
         assert all(result.success for _, result in told[1:])
@@ -139,7 +145,9 @@ def test_state_needs_no_renderer_at_all() -> None:
         "w = ManiSkill('PushCube-v1').environment(); v = {'': np.zeros(35, 'f4')}\n"
         "w.reset(0, v); print(w.step(np.zeros(8, 'f4'), v).truncated, np.abs(v['']).sum() > 0)"
     )
-    environment = dict(os.environ, VK_ICD_FILENAMES="/nowhere.json", VK_DRIVER_FILES="/nowhere.json")
+    environment = dict(
+        os.environ, VK_ICD_FILENAMES="/nowhere.json", VK_DRIVER_FILES="/nowhere.json"
+    )
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -152,18 +160,17 @@ def test_state_needs_no_renderer_at_all() -> None:
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 
+@pytest.mark.vulkan
 def test_pictures_are_uint8_beside_the_state() -> None:
-    task = ManiSkill("PushCube-v1", obs="rgb", camera=(48, 40))
-    spec, _, _ = task.describe()
+    made = ManiSkill("PushCube-v1", obs="rgb", camera=(48, 40)).make()
+    spec = observation_spec(observed(made)[0])
     assert {path: str(t) for path, t in spec.items()} == {
         "state": "float32[25]",
         "rgb": "uint8[40, 48, 3]",
     }
-    world = task.environment()
-    first = {path: np.zeros(t.shape, t.dtype) for path, t in spec.items()}
-    after = {path: np.zeros(t.shape, t.dtype) for path, t in spec.items()}
+    world, first, after = GymnasiumEnvironment(made), blank(spec), blank(spec)
     world.reset(0, first)
-    for _ in range(5):
+    for _ in range(3):
         world.step(np.ones(8, np.float32), after)
     assert first["rgb"].std() > 10, "something is seen"
     assert (first["rgb"] != after["rgb"]).mean() > 0.01, "and it moved"
