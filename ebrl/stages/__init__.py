@@ -1,4 +1,4 @@
-"""Ready-made stages. Importing a declaration costs nothing; torch and simulators load in workers."""
+"""Ready-made stages. Declaring one costs nothing; torch and simulators load in workers."""
 
 from ebrl.stages.algorithms import PPO
 from ebrl.stages.base import Learner, Policy, Simulator

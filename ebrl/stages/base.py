@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class Simulator(Stage):
-    """Environments. Implement `make`, which returns one single (not vectorised) Gymnasium environment."""
+    """Environments. Implement `make`, which returns one Gymnasium environment, not a vector."""
 
     kind: ClassVar[str] = "simulate"
+    probed: ClassVar[bool] = True  # False: `describe` is cheap and may be asked while checking
     obs = Out(doc="observation of one environment")
     action = In(doc="action of one environment")
     transition = Out(doc="observation, reward, terminated, truncated")

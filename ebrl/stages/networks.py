@@ -56,12 +56,13 @@ class MLPPolicy(Policy):
 
 
 class CNNPolicy(Policy):
-    """Convolutions over uint8 images (height, width, channels), with float vectors joined after them.
+    """Convolutions over uint8 images (height, width, channels), with float vectors joined after
+    them.
 
-    Three convolutions as in Mnih et al. (2015), one fully connected layer of `features` for each image,
-    then `hidden` layers for actor and critic over the shared features. Images are scaled to [0, 1]
-    inside the network and never stored as floats. The other options are those of `MLPPolicy`;
-    `normalise_obs` concerns the vectors.
+    Three convolutions as in Mnih et al. (2015), one fully connected layer of `features` for each
+    image, then `hidden` layers for actor and critic over the shared features. Images are scaled to
+    [0, 1] inside the network and never stored as floats. The other options are those of
+    `MLPPolicy`; `normalise_obs` concerns the vectors.
     """
 
     def __init__(

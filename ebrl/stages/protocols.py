@@ -1,12 +1,14 @@
-"""What a stage does inside a worker process: three small protocols, and the batch that learners see.
+"""What a stage does inside a worker process: three small protocols, and the batch that learners
+see.
 
 Invariants of a segment (T consecutive decisions of one environment, k actions each):
-- Row t with `steps[t] > 0` is one decision: from `obs[t]`, `action[t]` was taken, `steps[t]` actions of
-  the chunk were executed (fewer than k where the episode ended), `reward[t, :steps[t]]` collected, and
-  `obs[t+1]` is the observation after it: the FINAL one where the episode ended.
-- After a row that ended an episode, row t+1 (if there is one) has `steps == 0`: it holds only that final
-  observation; no action was taken, and `obs[t+2]` is the first observation of the next episode. So the
-  value that follows row t is always that of `obs[t+1]`, times `1 - terminated[t]`, and nothing is copied.
+- Row t with `steps[t] > 0` is one decision: from `obs[t]`, `action[t]` was taken, `steps[t]`
+  actions of the chunk were executed (fewer than k where the episode ended), `reward[t, :steps[t]]`
+  collected, and `obs[t+1]` is the observation after it: the FINAL one where the episode ended.
+- After a row that ended an episode, row t+1 (if there is one) has `steps == 0`: it holds only that
+  final observation; no action was taken, and `obs[t+2]` is the first observation of the next
+  episode. So the value that follows row t is always that of `obs[t+1]`, times `1 - terminated[t]`,
+  and nothing is copied.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class StepResult(NamedTuple):
 
 
 class Environment(Protocol):
-    """One environment. `obs` holds writable views (path → array) of the slab cell to fill in place."""
+    """One environment. `obs` holds writable views (path → array) of the cell to fill."""
 
     def reset(self, seed: int | None, obs: Mapping[str, Array]) -> None:
         """Start an episode and write its first observation."""
@@ -48,21 +50,25 @@ class Environment(Protocol):
 class PolicyBody(Protocol):
     """The policy inside a generate worker."""
 
-    noise_size: int  # random numbers per decision; same (seed, environment, step) gives the same ones
+    noise_size: (
+        int  # random numbers per decision; same (seed, environment, step) gives the same ones
+    )
     noise_kind: Literal["normal", "uniform"]
 
     def weights(self) -> Weights: ...
 
     def load_weights(self, flat: NDArray[np.float32]) -> None:
-        """Take the published parameters and buffers: concatenated, raveled, in sorted order of names."""
+        """Take the published parameters and buffers, raveled, in sorted order of names."""
         ...
 
     def act(
         self, obs: Mapping[str, Array], noise: NDArray[np.float32]
     ) -> tuple[Array, NDArray[np.float32]]:
-        """Observations [b, ...] and noise [b, noise_size] → actions [b, (k,) ...] and log-probs [b].
+        """Observations [b, ...] and noise [b, noise_size] → actions [b, (k,) ...] and log-probs
+        [b].
 
-        The action is the raw sample, unclipped. Results may be reused buffers, valid until the next call.
+        The action is the raw sample, unclipped. Results may be reused buffers, valid until the next
+        call.
         """
         ...
 
@@ -89,13 +95,14 @@ class LearnerBody(Protocol):
     def weights(self) -> Weights: ...
 
     def write_weights(self, flat: NDArray[np.float32]) -> None:
-        """Copy the parameters and buffers to publish, in the order `PolicyBody.load_weights` reads."""
+        """Copy what is to be published, in the order `PolicyBody.load_weights` reads."""
         ...
 
     def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
         """One update; returns metrics named as TensorBoard shows them ("train/approx_kl", …).
 
-        `should_stop` is asked between minibatches; when it says yes, return early with what there is.
+        `should_stop` is asked between minibatches; when it says yes, return early with what there
+        is.
         """
         ...
 

@@ -55,14 +55,14 @@ class Gymnasium(Simulator):
 class ManiSkill(Simulator):
     """A ManiSkill task on the CPU: `ManiSkill("PushCube-v1", obs="state")`.
 
-    `obs` is ManiSkill's observation mode: "state" needs no renderer at all, "rgb" gives uint8 images
-    (and the robot's state beside them, unless `include_state=False`), "rgb+depth" and the like work
-    too. `control_mode` and `reward_mode` are ManiSkill's; None is the task's own default.
-    `camera` is the width and height in pixels of the sensor cameras. With `ends_on_success=False` an
-    episode goes on after success until its limit, as in ManiSkill's own evaluations.
+    `obs` is ManiSkill's observation mode: "state" needs no renderer at all, "rgb" gives uint8
+    images (and the robot's state beside them, unless `include_state=False`), "rgb+depth" and the
+    like work too. `control_mode` and `reward_mode` are ManiSkill's; None is the task's own default.
+    `camera` is the width and height in pixels of the sensor cameras. With `ends_on_success=False`
+    an episode goes on after success until its limit, as in ManiSkill's own evaluations.
     `ik="jacobian"` lets the end-effector controllers ("pd_ee_delta_pos", …) solve their inverse
-    kinematics as on a GPU, with one step on the Jacobian instead of a hundred iterations: a fifth of
-    the time of a step.
+    kinematics as on a GPU, with one step on the Jacobian instead of a hundred iterations: a fifth
+    of the time of a step.
     """
 
     def __init__(

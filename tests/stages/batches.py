@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ DISCRETE = ActionProgram(kind="discrete", dtype="int64", n=3)
 BOX = ActionProgram(kind="box", dtype="float32", shape=(2,), low=(-1.0,) * 2, high=(1.0,) * 2)
 VECTOR = Spec("float32", (5,))
 PICTURE = Spec({"rgb": Tensor("uint8", (40, 40, 3)), "state": Tensor("float32", (4,))})
+
+
+def blank(spec: Mapping[str, Tensor], *lead: int) -> dict[str, np.ndarray]:
+    """Zeros for one observation, or for `lead` of them."""
+    return {
+        path: np.zeros((*lead, *(int(dim) for dim in tensor.shape)), tensor.dtype)
+        for path, tensor in spec.items()
+    }
 
 
 def environment(action: ActionProgram = BOX, obs: Spec = VECTOR) -> EnvironmentProgram:
@@ -63,7 +72,7 @@ def rollout(
     seed: int = 0,
     ends: float = 0.2,
 ) -> Batch:
-    """A batch that `actor` itself has chosen the actions of; the pool has segments that are not in it."""
+    """A batch whose actions `actor` has chosen; the pool has segments that are not in it."""
     rng = np.random.default_rng(seed)
     obs = observations(env.obs, (pool, horizon + 1), rng)
     count = pool * horizon
@@ -73,7 +82,10 @@ def rollout(
         if kind == "normal"
         else rng.random((count, size), np.float32)
     )
-    seen = {path: np.ascontiguousarray(each[:, :-1]).reshape(count, *each.shape[2:]) for path, each in obs.items()}
+    seen = {
+        path: np.ascontiguousarray(each[:, :-1]).reshape(count, *each.shape[2:])
+        for path, each in obs.items()
+    }
     action, log_prob = actor.act(seen, noise)
     steps = np.full((pool, horizon), env.action.chunk, np.uint8)
     terminated, truncated = np.zeros((2, pool, horizon), bool)

@@ -1,7 +1,8 @@
-"""A synchronous pipeline in one process, as small as the protocols allow: what the tests learn with.
+"""A synchronous pipeline in one process, as small as the protocols allow: what the tests learn
+with.
 
-Every environment fills one segment after another; when all have, the learner updates, and the policy
-takes its weights `lag` updates late.
+Every environment fills one segment after another; when all have, the learner updates, and the
+policy takes its weights `lag` updates late.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
 from ebrl.stages.base import Learner, Policy, Simulator
 from ebrl.stages.protocols import Batch
+from tests.stages.batches import blank
 
 
 @dataclass
@@ -75,8 +77,8 @@ def learn(
     T = horizon
     batch = Batch(
         segment=np.arange(segments),
-        obs={p: np.zeros((segments, T + 1, *t.shape), t.dtype) for p, t in spec.items()},
-        action=np.zeros((segments, T, *action.tensor.shape), action.dtype),
+        obs=blank(spec, segments, T + 1),
+        action=blank({"": action.tensor}, segments, T)[""],
         log_prob=np.zeros((segments, T), np.float32),
         version=np.zeros((segments, T), np.int64),
         reward=np.zeros((segments, T, 1), np.float32),
@@ -88,7 +90,7 @@ def learn(
     seeds = np.random.SeedSequence(seed).spawn(envs + 1)
     rng = np.random.default_rng(seeds[-1])
     worlds = [simulator.environment() for _ in range(envs)]
-    first = [{p: np.zeros(t.shape, t.dtype) for p, t in spec.items()} for _ in range(envs)]
+    first = [blank(spec) for _ in range(envs)]
     for world, obs, each in zip(worlds, first, seeds[:envs], strict=True):
         world.reset(int(each.generate_state(1)[0]), obs)
     returned, succeeded = np.zeros(envs), np.zeros(envs, bool)

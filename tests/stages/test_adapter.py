@@ -1,4 +1,4 @@
-"""One environment behind the protocol: the same episodes whatever its habits, and nothing bad passes."""
+"""One environment behind the protocol: its habits change nothing, and nothing bad passes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ebrl.errors import GraphError, RunError
 from ebrl.stages import Gymnasium
 from ebrl.stages.envs.adapter import GymnasiumEnvironment
 from ebrl.stages.envs.describe import action_program, observation_spec, observed
+from tests.stages.batches import blank
 from tests.stages.worlds import Faulty, Nested, OneInAVector, Walk
 
 LIMIT = 7
 
 
 def cells(env: Any) -> dict[str, np.ndarray]:
-    spec = observation_spec(observed(env)[0])
-    return {path: np.zeros(t.shape, t.dtype) for path, t in spec.items()}
+    return blank(observation_spec(observed(env)[0]))
 
 
 def plain() -> Any:
@@ -66,7 +66,13 @@ def episodes(env: Any, count: int = 40) -> list[Any]:
         lambda: OneInAVector(Walk(reuse=True), AutoresetMode.SAME_STEP, LIMIT),
     ],
     ids=[
-        *("autoreset-wrapper", "reused-buffer", "sync-disabled", "sync-next-step", "sync-same-step"),
+        *(
+            "autoreset-wrapper",
+            "reused-buffer",
+            "sync-disabled",
+            "sync-next-step",
+            "sync-same-step",
+        ),
         *("sync-same-step-reused-buffer", "async-same-step", "async-next-step"),
         *("vector-disabled", "vector-next-step", "vector-same-step"),
     ],
@@ -271,7 +277,7 @@ def test_a_vector_of_several_is_refused() -> None:
 
 
 def test_a_wrapper_of_the_users_is_kept_and_gymnasiums_own_are_peeled() -> None:
-    class Negated(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
+    class Negated(gymnasium.ObservationWrapper):
         def observation(self, observation: Any) -> Any:
             return -observation
 

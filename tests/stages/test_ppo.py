@@ -212,7 +212,7 @@ def test_rows_without_a_decision_take_part_in_nothing(kind: str, advantages: Any
             batch.reward[out] = np.nan
         body.update(batch, never)
         made.append(weights(body))
-    np.testing.assert_array_equal(*made)
+    np.testing.assert_array_equal(made[0], made[1])
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_one_others() -> None:
@@ -341,7 +341,7 @@ def test_a_strided_pool_gives_the_same_update_as_a_contiguous_one() -> None:
             batch.obs[""] = wide[..., :5]
         body.update(batch, never)
         made.append(weights(body))
-    np.testing.assert_array_equal(*made)
+    np.testing.assert_array_equal(made[0], made[1])
 
 
 def test_a_network_with_only_the_two_required_methods_trains() -> None:
@@ -393,6 +393,11 @@ def test_the_epochs_and_the_minibatch_of_the_plan_are_used() -> None:
     body = build(learner, policy, environment(action, obs))
     _, batch, _ = pair("discrete", learner)
     asked: list[int] = []
-    body.update(batch, lambda: bool(asked.append(1)))
+
+    def count() -> bool:
+        asked.append(1)
+        return False
+
+    body.update(batch, count)
     decided = int((batch.steps[batch.segment] > 0).sum())
     assert len(asked) == training(learner).epochs * round(decided / 16)

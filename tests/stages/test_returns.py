@@ -1,4 +1,4 @@
-"""Advantages and targets against plain recursions, one step at a time, straight from the definitions."""
+"""Advantages and targets against plain recursions, straight from the definitions."""
 
 from __future__ import annotations
 
@@ -110,9 +110,7 @@ def test_vtrace_equals_the_recursion_of_its_definition(
 ) -> None:
     made = segments(seed, k=k)
     given = known(made, gamma)
-    _, target = vtrace(
-        given, made.value, made.ratio, rho_clip=rho, c_clip=c, trace_lambda=lam
-    )
+    _, target = vtrace(given, made.value, made.ratio, rho_clip=rho, c_clip=c, trace_lambda=lam)
     for s, t in np.argwhere(made.steps > 0):
         expected = plain_vtrace(made, s, t, gamma, lam, rho, c)
         assert target[s, t] == pytest.approx(expected, abs=1e-3)
@@ -179,9 +177,7 @@ def test_nothing_after_an_end_reaches_what_was_before_it(kind: str, end: str) ->
 
     def before(m: Segments) -> np.ndarray:
         given = known(m, 0.99)
-        found = (
-            gae(given, m.value, 0.95) if kind == "gae" else vtrace(given, m.value, m.ratio)
-        )
+        found = gae(given, m.value, 0.95) if kind == "gae" else vtrace(given, m.value, m.ratio)
         return np.stack([each[0, :4] for each in found])
 
     expected = before(made)
@@ -218,5 +214,5 @@ def test_rubbish_in_rows_without_a_decision_changes_nothing() -> None:
     made = segments(3)
     expected = gae(known(made, 0.9), made.value, 0.9)
     made.reward[made.steps == 0] = np.nan
-    for given, found in zip(expected, gae(known(made, 0.9), made.value, 0.9), strict=True):
-        np.testing.assert_array_equal(given, found)
+    for wanted, found in zip(expected, gae(known(made, 0.9), made.value, 0.9), strict=True):
+        np.testing.assert_array_equal(wanted, found)

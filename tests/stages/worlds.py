@@ -1,4 +1,4 @@
-"""Small environments with the habits that real ones have; each says what it does in its docstring."""
+"""Small environments with the habits of real ones; each docstring says which."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Walk(gymnasium.Env[Any, Any]):
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-1, 1, (1,), np.float32)
         self._width, self._reuse = width, reuse
-        self._buffer = np.zeros(2, np.float32)
+        self._buffer: Any = np.zeros(2, np.float32)
 
     def _observe(self) -> np.ndarray:
         self._buffer[:] = self.position, self.time
@@ -40,7 +40,7 @@ class Walk(gymnasium.Env[Any, Any]):
 
 
 class OneInAVector(VectorEnv[Any, Any, Any]):
-    """A vector of one environment which resets by itself in `mode`, written as Gymnasium describes it."""
+    """A vector of one which resets by itself in `mode`, as Gymnasium describes it."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], mode: AutoresetMode, limit: int) -> None:
         self.num_envs = 1
@@ -88,7 +88,7 @@ class OneInAVector(VectorEnv[Any, Any, Any]):
 
 
 class Faulty(gymnasium.Env[Any, Any]):
-    """Does as told at step 3: `fault` is what it then returns as observation and reward, or raises."""
+    """Goes wrong at step 3: returns what it was told to, or raises."""
 
     def __init__(self, obs: Any = None, reward: Any = 0.0, error: Exception | None = None) -> None:
         self.observation_space = spaces.Box(-1, 1, (2,), np.float32)

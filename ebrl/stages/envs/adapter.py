@@ -1,7 +1,7 @@
 """One Gymnasium environment behind the runtime's protocol: adapted, guarded, and cheap.
 
-Invariants, whatever the environment does by itself (autoreset at the next step, at the same step, or
-not at all; reused observation buffers; a leading axis of one; torch tensors):
+Invariants, whatever the environment does by itself (autoreset at the next step, at the same step,
+or not at all; reused observation buffers; a leading axis of one; torch tensors):
 - `step` writes the observation after the action, the FINAL one where the episode ended; `reset`
   writes the first one of the next episode. Values are copied into the given views before the
   environment is called again, so nothing aliases its buffers.
@@ -22,7 +22,7 @@ from gymnasium.vector import VectorEnv
 from ebrl.errors import RunError
 from ebrl.stages.envs.describe import acted, action_program, observation_spec, observed
 from ebrl.stages.envs.layers import Mode, autoreset_mode, peel
-from ebrl.stages.envs.observe import Refused, Writer, writer
+from ebrl.stages.envs.observe import RefusedError, Writer, writer
 from ebrl.stages.protocols import Array, StepResult
 
 
@@ -50,7 +50,10 @@ class GymnasiumEnvironment:
         self._decode = _decoder(acted(inner), batched=isinstance(inner, VectorEnv))
         # In SAME_STEP the first observation of the next episode arrives with the last step.
         self._next: dict[str, Array] | None = None
-        self._cells = {path: (t.shape, t.dtype) for path, t in observation_spec(space, cast).items()}
+        self._cells = {
+            path: (tuple(int(dim) for dim in tensor.shape), tensor.dtype)
+            for path, tensor in observation_spec(space, cast).items()
+        }
 
     def reset(self, seed: int | None, obs: Mapping[str, Array]) -> None:
         """Start an episode and write its first observation."""
@@ -67,7 +70,7 @@ class GymnasiumEnvironment:
                 raise self._failed("reset", error) from error
             try:
                 self._write(value, obs)
-            except Refused as error:
+            except RefusedError as error:
                 self._refuse("obs", str(error))
         self._running = True
 
@@ -96,7 +99,7 @@ class GymnasiumEnvironment:
             value, info, write = self._final(value, info)
         try:
             write(value, obs)
-        except Refused as error:
+        except RefusedError as error:
             self._refuse("obs", str(error))
         success = info.get("success")
         if success is None:
@@ -114,10 +117,12 @@ class GymnasiumEnvironment:
         if self._mode is Mode.SAME_STEP or (self._mode is Mode.UNKNOWN and final is not None):
             if final is None:
                 self._refuse("obs", "it resets in the same step, but gives no final_obs")
-            self._next = {path: np.empty(*cell) for path, cell in self._cells.items()}
+            self._next = {
+                path: np.empty(shape, dtype) for path, (shape, dtype) in self._cells.items()
+            }
             try:
                 self._write(value, self._next)
-            except Refused as error:
+            except RefusedError as error:
                 self._refuse("obs", f"after its reset: {error}")
             info = info.get("final_info") or info
             if isinstance(final, np.ndarray) and final.dtype == object:
@@ -160,6 +165,6 @@ def _decoder(space: Any, *, batched: bool) -> Callable[[Array], Any]:
 
     def clipped(action: Array) -> Array:
         within = maximum(action, low)
-        return minimum(within, high, out=within)
+        return np.asarray(minimum(within, high, out=within))
 
     return clipped

@@ -86,14 +86,15 @@ def action_program(space: spaces.Space[Any]) -> ActionProgram:
 
 
 def episode_limit(env: Any) -> int | None:
-    """The number of steps after which an episode is truncated, wherever the environment keeps it."""
+    """Steps after which an episode is truncated, wherever the environment keeps the number."""
     spec = getattr(env, "spec", None)
     candidates = [getattr(spec, "max_episode_steps", None)]
     layer = env
     while layer is not None:
         inner = getattr(layer, "__dict__", {})
         candidates += [
-            inner.get(name) for name in ("_max_episode_steps", "max_episode_steps", "max_path_length")
+            inner.get(name)
+            for name in ("_max_episode_steps", "max_episode_steps", "max_path_length")
         ]
         layer = inner.get("env")
     limits = [int(each) for each in candidates if isinstance(each, int | np.integer) and each > 0]

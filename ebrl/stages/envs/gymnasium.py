@@ -20,7 +20,7 @@ def make(id: str, max_episode_steps: int | None, kwargs: Mapping[str, object]) -
         raise GraphError(
             "environment",
             f"Gymnasium knows no environment {id!r}: {error}",
-            hint='see gymnasium.pprint_registry(); "module:id" imports the module that registers it',
+            hint="gymnasium.pprint_registry() lists them; 'module:id' imports what registers it",
         ) from error
     except (gymnasium.error.Error, TypeError, ImportError) as error:
         raise GraphError(

@@ -1,14 +1,15 @@
 """End-effector control on the CPU for the price of joint control.
 
-ManiSkill's `pd_ee_*` controllers solve their inverse kinematics on a GPU with one damped least-squares
-step on the Jacobian (`Kinematics.compute_ik`, "levenberg_marquardt"), but on the CPU with up to a hundred
-iterations of Pinocchio, 4–5 ms a control step. This takes the GPU's formula to the CPU:
+ManiSkill's `pd_ee_*` controllers solve their inverse kinematics on a GPU with one damped
+least-squares step on the Jacobian (`Kinematics.compute_ik`, "levenberg_marquardt"), but on the CPU
+with up to a hundred iterations of Pinocchio, 4–5 ms a control step. This takes the GPU's formula to
+the CPU:
 
     dq = J^T (J J^T + lambda I)^-1 (target - current),    lambda = 1e-4 as there
 
-with J the geometric Jacobian at the end link (Buss 2004, "Introduction to inverse kinematics"), from the
-same Pinocchio model in three microseconds. It differs from the iterated solution by the curvature over one
-control step.
+with J the geometric Jacobian at the end link (Buss 2004, "Introduction to inverse kinematics"),
+from the same Pinocchio model in three microseconds. It differs from the iterated solution by the
+curvature over one control step.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from ebrl.stages.protocols import Array
 
 DAMPING = 1e-4
 
@@ -49,7 +51,7 @@ class JacobianStep:
         current_pose: Any = None,
         solver_config: Any = None,
     ) -> torch.Tensor:
-        """Joint positions [1, controlled] that bring the end link from `current_pose` towards `pose`."""
+        """Joint positions [1, controlled] that bring the end link from `current_pose` to `pose`."""
         del is_delta_pose, solver_config  # on the CPU controllers hand over target poses
         qpos = q0.numpy()[0][self._active]
         target, current = pose.raw_pose.numpy()[0], current_pose.raw_pose.numpy()[0]
@@ -66,17 +68,23 @@ class JacobianStep:
         return torch.from_numpy((qpos[self._controlled] + step).astype(np.float32)[None])
 
 
-def rotation(target: NDArray[Any], current: NDArray[Any]) -> NDArray[Any]:
+def rotation(target: Array, current: Array) -> Array:
     """The rotation vector that turns quaternion `current` (w, x, y, z) into `target`."""
     a, b = target.astype(np.float64), current.astype(np.float64)
     w = float(a @ b)
-    xyz = -a[0] * b[1:] + b[0] * a[1:] - np.array(
-        [a[2] * b[3] - a[3] * b[2], a[3] * b[1] - a[1] * b[3], a[1] * b[2] - a[2] * b[1]]
+    xyz = (
+        -a[0] * b[1:]
+        + b[0] * a[1:]
+        - np.array(
+            [a[2] * b[3] - a[3] * b[2], a[3] * b[1] - a[1] * b[3], a[1] * b[2] - a[2] * b[1]]
+        )
     )
     sine = float(np.sqrt(xyz @ xyz))
     if sine < 1e-9:
-        return 2 * np.sign(w or 1.0) * xyz
-    return xyz * (2 * np.arctan2(sine if w >= 0 else -sine, abs(w)) / sine)
+        scale = 2 * float(np.sign(w or 1.0))
+    else:
+        scale = 2 * float(np.arctan2(sine if w >= 0 else -sine, abs(w))) / sine
+    return np.asarray(xyz * scale)
 
 
 def _controllers(agent: Any) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """A ManiSkill task on the CPU: physics in this process, rendering only where it is seen.
 
 "state" observations use no renderer, so they need no Vulkan; images use a GPU if there is one and
-the software renderer otherwise. A worker owns one thread: torch's tensors here have a dozen numbers,
-and a second thread only waits.
+the software renderer otherwise. A worker owns one thread: torch's tensors here have a dozen
+numbers, and a second thread only waits.
 """
 
 from __future__ import annotations
@@ -73,13 +73,14 @@ class Task(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._ends_on_success = task.ends_on_success
         self._render_backend = render_backend
         self._jacobian = task.ik == "jacobian"
+        self._core: Any = core
         self._agent = core.agent
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         with torch.inference_mode(), _building(self._render_backend):
             answer = self.env.reset(seed=seed, options=options)
-        if self._jacobian and self._agent is not self.unwrapped.agent:
-            self._agent = self.unwrapped.agent  # the scene was built anew, and the robot with it
+        if self._jacobian and self._agent is not self._core.agent:
+            self._agent = self._core.agent  # the scene was built anew, and the robot with it
             install(self)
         return answer
 

@@ -19,15 +19,15 @@ from ebrl.stages.protocols import Array
 Writer = Callable[[Any, Mapping[str, Array]], None]
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """An observation that must not pass; the message says what is wrong with it."""
 
 
 def writer(spec: Spec, *, batched: bool, cast: str | None) -> Writer:
     """A function that writes one observation of `spec` (as the environment declares it) into views.
 
-    `batched`: the environment's arrays have a leading axis of one. `cast`: floating observations may
-    go into views of this dtype; otherwise the views have the dtype of the spec.
+    `batched`: the environment's arrays have a leading axis of one. `cast`: floating observations
+    may go into views of this dtype; otherwise the views have the dtype of the spec.
     """
     if set(spec) == {""}:
         write = _leaf("", spec[""], batched=batched, cast=cast)
@@ -49,7 +49,7 @@ def writer(spec: Spec, *, batched: bool, cast: str | None) -> Writer:
                 for key in keys:
                     found = found[int(key)] if isinstance(found, tuple) else found[key]
             except (KeyError, IndexError, TypeError) as error:
-                raise Refused(f"the observation has no {path!r}") from error
+                raise RefusedError(f"the observation has no {path!r}") from error
             write(found, views[path])
 
     return nested
@@ -68,17 +68,17 @@ def _leaf(
         if type(value) is not ndarray:
             value = _array(value)
         if value.dtype is not dtype and value.dtype != dtype:
-            raise Refused(
+            raise RefusedError(
                 f"{_named(path)}dtype {value.dtype}, but the space says {dtype}"
                 + (f" (and cast={cast!r} covers the space's dtype only)" if cast else "")
             )
         if value.shape != shape:
-            raise Refused(f"{_named(path)}shape {value.shape}, but the space says {shape}")
+            raise RefusedError(f"{_named(path)}shape {value.shape}, but the space says {shape}")
         if floating:
             line = value if flat else value.ravel()
             if not isfinite(line.dot(line)) and not np.isfinite(line).all():
                 where = np.argwhere(~np.isfinite(value))[0].tolist()
-                raise Refused(f"{_named(path)}{value[tuple(where)]} at index {where}")
+                raise RefusedError(f"{_named(path)}{value[tuple(where)]} at index {where}")
         view[...] = value[0] if batched else value
 
     return write
@@ -88,10 +88,10 @@ def _array(value: Any) -> Array:
     """numpy of a torch tensor or a number; torch is not imported for it."""
     convert = getattr(value, "numpy", None)
     if convert is not None:
-        return convert() if value.device.type == "cpu" else value.cpu().numpy()
+        return np.asarray(convert() if value.device.type == "cpu" else value.cpu().numpy())
     if isinstance(value, np.generic | np.ndarray | int | float | bool):
         return np.asarray(value)
-    raise Refused(f"a {type(value).__name__}, not an array")
+    raise RefusedError(f"a {type(value).__name__}, not an array")
 
 
 def _named(path: str) -> str:

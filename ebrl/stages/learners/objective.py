@@ -2,7 +2,8 @@
 
 With r = exp(log pi - log pi_prox) and the weighted advantage A,
 
-    d/d log pi of -mean(min(r A, clip(r, 1 - eps, 1 + eps) A))  =  -r A / n   where unclipped, else 0
+    d/d log pi of -mean(min(r A, clip(r, 1 - eps, 1 + eps) A))  =  -r A / n   where unclipped, else
+    0
 
 unclipped meaning r < 1 + eps for A > 0 and r > 1 - eps for A < 0. So autograd starts at log-prob,
 value and entropy, and a dozen small kernels and their graph are saved per minibatch.
@@ -28,7 +29,9 @@ class Tally:
         self._epoch_start = self._sums[3:4].clone()
         self._epoch_count = 0
 
-    def add(self, *, policy: Tensor, value: Tensor, entropy: Tensor, ratio: Tensor, log_ratio: Tensor) -> None:
+    def add(
+        self, *, policy: Tensor, value: Tensor, entropy: Tensor, ratio: Tensor, log_ratio: Tensor
+    ) -> None:
         kl = ratio.mean() - 1 - log_ratio.mean()  # Schulman's k3 estimator
         clipped = ((ratio < self._low) | (ratio > self._high)).float().mean()
         self._sums += torch.stack([policy, value, entropy, kl, clipped])

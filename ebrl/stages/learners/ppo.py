@@ -1,5 +1,5 @@
-"""PPO with the decoupled objective (Hilton et al. 2022, "Batch size-invariance for policy optimization";
-used for asynchronous data by AReaL, Fu et al. 2025):
+"""PPO with the decoupled objective (Hilton et al. 2022, "Batch size-invariance for policy
+optimization"; used for asynchronous data by AReaL, Fu et al. 2025):
 
     L = -E[ (pi_prox / pi_behav) * min(r A, clip(r, 1 - eps, 1 + eps) A) ],   r = pi_theta / pi_prox
 
@@ -14,6 +14,7 @@ take part in nothing. The loop over minibatches never waits for a number (`.item
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,7 +205,7 @@ class PPOBody:
         action = data.action.index_select(0, order)
         row = data.row.index_select(0, order)
         obs = data.rows.take(row) if data.small else None
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in pairwise(bounds):
             yield (
                 slices(obs, start, stop) if obs is not None else data.rows.take(row[start:stop]),
                 action[start:stop],

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import torch
@@ -140,7 +141,7 @@ class ActionHead(nn.Module):
 
 
 def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """A linear layer, initialised orthogonally with zero bias (as CleanRL, Engstrom et al. 2020)."""
+    """A linear layer, orthogonal with zero bias, as in CleanRL (Engstrom et al. 2020)."""
     made = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(made.weight, gain)
     nn.init.zeros_(made.bias)
@@ -148,14 +149,19 @@ def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
 
 
 def activation(name: str) -> nn.Module:
-    kinds = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+    kinds: dict[str, type[nn.Module]] = {
+        "tanh": nn.Tanh,
+        "relu": nn.ReLU,
+        "elu": nn.ELU,
+        "silu": nn.SiLU,
+    }
     return kinds[name]()
 
 
 def perceptron(sizes: tuple[int, ...], name: str, *, last_gain: float) -> nn.Sequential:
     """Linear layers of `sizes`, an activation between them, none after the last."""
     parts: list[nn.Module] = []
-    for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
         last = index == len(sizes) - 2
         parts.append(layer(inputs, outputs, last_gain if last else math.sqrt(2)))
         if not last:

@@ -64,7 +64,7 @@ class NetworkPolicy:
     def act(
         self, obs: Mapping[str, Array], noise: NDArray[np.float32]
     ) -> tuple[Array, NDArray[np.float32]]:
-        """Observations [b, ...] and noise [b, noise_size] → raw actions [b, (k,) ...], log-probs [b]."""
+        """Observations [b, ...], noise [b, noise_size] → raw actions [b, (k,) ...], log-probs."""
         with torch.inference_mode():
             if self._device.type == "cpu":
                 seen = {path: torch.from_numpy(value) for path, value in obs.items()}

@@ -1,4 +1,5 @@
-"""The network of `CNNPolicy`: convolutions over each image, vectors joined, actor and critic on top.
+"""The network of `CNNPolicy`: convolutions over each image, vectors joined, actor and critic on
+top.
 
 Invariant: images arrive as uint8 [b, height, width, channels] and are scaled here; nobody stores
 them as floats. Actor and critic share the features, so `evaluate` computes them once.
@@ -41,6 +42,7 @@ class ImageEncoder(nn.Module):
         for outputs, (size, stride) in zip(policy.channels, KERNELS, strict=True):
             convolution = nn.Conv2d(channels, outputs, size, stride)
             nn.init.orthogonal_(convolution.weight, math.sqrt(2))
+            assert convolution.bias is not None
             nn.init.zeros_(convolution.bias)
             parts += [convolution, activation(policy.activation)]
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
@@ -62,7 +64,9 @@ class CNNNetwork(Network):
     def __init__(self, policy: CNNPolicy, environment: EnvironmentProgram) -> None:
         super().__init__()
         images = {
-            path: tensor.shape for path, tensor in environment.obs.items() if tensor.dtype == "uint8"
+            path: tensor.shape
+            for path, tensor in environment.obs.items()
+            if tensor.dtype == "uint8"
         }
         self.paths = tuple(images)
         self.encoders = nn.ModuleList(
@@ -80,9 +84,7 @@ class CNNNetwork(Network):
         self.critic = perceptron((*sizes, 1), policy.activation, last_gain=1.0)
 
     def _features(self, obs: Observation) -> Tensor:
-        parts = [
-            encode(obs[path]) for path, encode in zip(self.paths, self.encoders, strict=True)
-        ]
+        parts = [encode(obs[path]) for path, encode in zip(self.paths, self.encoders, strict=True)]
         if self.vector.size:
             x = self.vector(obs)
             parts.append(x if self.normaliser is None else self.normaliser(x))
@@ -93,7 +95,8 @@ class CNNNetwork(Network):
         return made
 
     def value(self, obs: Observation) -> Tensor:
-        return self.critic(self._features(obs)).squeeze(-1)
+        value: Tensor = self.critic(self._features(obs)).squeeze(-1)
+        return value
 
     def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
         features = self._features(obs)

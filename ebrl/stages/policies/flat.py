@@ -16,7 +16,7 @@ from ebrl.stages.protocols import Weights
 
 def published(network: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Name and tensor of everything published, sorted by name."""
-    named = dict(network.named_parameters())
+    named: dict[str, torch.Tensor] = dict(network.named_parameters())
     named.update((name, each) for name, each in network.named_buffers() if each.is_floating_point())
     for name in sorted(named):
         tensor = named[name]

@@ -67,7 +67,8 @@ class MLPNetwork(Network):
         return made
 
     def value(self, obs: Observation) -> Tensor:
-        return self.critic(self._input(obs)).squeeze(-1)
+        value: Tensor = self.critic(self._input(obs)).squeeze(-1)
+        return value
 
     def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
         x = self._input(obs)

@@ -32,7 +32,7 @@ class RunningNormaliser(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Join the moments of a batch to those before it (Chan et al. 1979), in double precision."""
+        """Join a batch's moments to those before it (Chan et al. 1979), in double precision."""
         count = self.count.double()
         batch = x.double()
         mean, var = batch.mean(0), batch.var(0, unbiased=False)
