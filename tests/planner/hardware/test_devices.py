@@ -10,6 +10,7 @@ import pytest
 
 from ebrl.errors import PlanError
 from ebrl.planner import devices
+from ebrl.planner.hardware import DeviceKind
 
 PROMISED = [
     "a100",
@@ -50,7 +51,7 @@ def test_every_figure_has_a_source(entry: devices.Entry) -> None:
 
 
 @pytest.mark.parametrize("kind", devices.catalogue(), ids=lambda kind: kind.name)
-def test_figures_are_of_the_right_size(kind: devices.DeviceKind) -> None:
+def test_figures_are_of_the_right_size(kind: DeviceKind) -> None:
     assert 20 <= kind.sms <= 200
     assert 12e9 < kind.memory_bytes < 200e9
     assert 0.2e12 < kind.memory_bytes_per_s < 1e13
@@ -60,7 +61,7 @@ def test_figures_are_of_the_right_size(kind: devices.DeviceKind) -> None:
 
 
 @pytest.mark.parametrize("kind", devices.catalogue(), ids=lambda kind: kind.name)
-def test_quotas_lie_on_the_grid_and_end_with_the_whole_device(kind: devices.DeviceKind) -> None:
+def test_quotas_lie_on_the_grid_and_end_with_the_whole_device(kind: DeviceKind) -> None:
     *parts, whole = kind.quotas()
     assert whole == kind.sms
     assert parts[0] == kind.sm_min

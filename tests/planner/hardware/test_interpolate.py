@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ebrl.errors import PlanError
 from ebrl.frontend.program import StageProgram, Work
 from ebrl.planner import devices, roofline
+from ebrl.planner.hardware import DeviceKind
 from ebrl.planner.interpolate import StageTime, carried, for_stage, transfer
 from ebrl.planner.profile import STANDING, Point
 from ebrl.planner.shipped import figures
@@ -54,7 +55,7 @@ def grids(draw: st.DrawFn, monotone: bool = True) -> list[Point]:
     values = draw(
         st.lists(st.floats(1.0, 4.0), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])
     )
-    times = 1e-3 * np.array(values).reshape(shape)
+    times: Any = 1e-3 * np.array(values).reshape(shape)
     if monotone:
         times = 1e-3 * np.cumprod(1e3 * times, axis=1)
         times = np.flip(np.maximum.accumulate(np.flip(times, axis=0), axis=0), axis=0)
@@ -227,7 +228,7 @@ def test_memory_that_a_point_does_not_state_is_what_work_says() -> None:
 
 @given(st.sampled_from(devices.catalogue()), st.sampled_from(devices.catalogue()), st.booleans())
 def test_what_is_carried_to_another_device_is_estimated_and_says_from_where(
-    source: devices.DeviceKind, target: devices.DeviceKind, with_work: bool
+    source: DeviceKind, target: DeviceKind, with_work: bool
 ) -> None:
     assume(source != target)
     points = [point(source.sms, 4, 0.1, device=source.name, origin="a paper")]

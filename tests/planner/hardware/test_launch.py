@@ -257,15 +257,15 @@ def mps(tmp_path: Path) -> Path:
 
 def control(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     script = str(folder / "mps-h100x8-0.sh")
-    return run(folder, script, *arguments, EBRL_MPS_ROOT=str(folder / "root"), **environment)
+    return run(folder, script, *arguments, EBRL_MPS_ROOT=str(folder / "pipes"), **environment)
 
 
 def test_mps_starts_says_how_it_is_and_stops(mps: Path) -> None:
     assert control(mps, "status").returncode == 1
     for _ in range(2):  # a second start changes nothing
         assert control(mps, "start").returncode == 0
-    assert (mps / "root/h100x8-0/0/pipe/pid").read_text() == "0\n"
-    assert not (mps / "root/h100x8-0/1").exists()  # alone on its device
+    assert (mps / "pipes/h100x8-0/0/pipe/pid").read_text() == "0\n"
+    assert not (mps / "pipes/h100x8-0/1").exists()  # alone on its device
     assert "device 0: servers 4711" in control(mps, "status").stdout
     for _ in range(2):
         assert control(mps, "stop").returncode == 0
@@ -280,7 +280,7 @@ def test_an_exit_code_of_zero_is_not_taken_for_success(mps: Path) -> None:
 
 def test_each_client_gets_its_own_share_of_its_own_device(mps: Path) -> None:
     told = control(mps, "env", "generate", "0").stdout
-    assert f"CUDA_MPS_PIPE_DIRECTORY={mps}/root/h100x8-0/0/pipe" in told
+    assert f"CUDA_MPS_PIPE_DIRECTORY={mps}/pipes/h100x8-0/0/pipe" in told
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=48" in told  # 64 of 132, rounded down
     assert "unset CUDA_VISIBLE_DEVICES" in told
     assert control(mps, "env", "generate", "9").returncode == 1

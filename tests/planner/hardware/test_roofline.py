@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ebrl.frontend.program import Work
 from ebrl.planner import devices, roofline
+from ebrl.planner.hardware import DeviceKind
 from ebrl.stages.models import MODELS
 from ebrl.stages.workloads import VLA, VLAPPO, Libero, ManiSkillGPU
 
@@ -29,9 +30,7 @@ KINDS = st.sampled_from(devices.catalogue())
 
 
 @given(WORKS, KINDS)
-def test_time_grows_with_the_batch_and_falls_with_the_quota(
-    work: Work, kind: devices.DeviceKind
-) -> None:
+def test_time_grows_with_the_batch_and_falls_with_the_quota(work: Work, kind: DeviceKind) -> None:
     q, b = np.array(kind.quotas())[:, None], np.array([1, 2, 7, 64, 500])[None, :]
     time = roofline.seconds(work, kind, q, b)
     assert (np.diff(time, axis=1) >= 0).all()
@@ -39,9 +38,7 @@ def test_time_grows_with_the_batch_and_falls_with_the_quota(
 
 
 @given(WORKS, KINDS, st.integers(1, 256))
-def test_throughput_is_concave_in_the_quota(
-    work: Work, kind: devices.DeviceKind, batch: int
-) -> None:
+def test_throughput_is_concave_in_the_quota(work: Work, kind: DeviceKind, batch: int) -> None:
     q = np.arange(1, kind.sms + 1)
     rate = batch / roofline.seconds(work, kind, q, batch)
     assert (np.diff(rate, 2) <= 1e-9 * rate[2:]).all()
@@ -99,7 +96,7 @@ def test_points_lie_on_the_devices_grid_and_are_estimated() -> None:
     assert one.median_s == pytest.approx(0.04)
 
 
-def answer(model: str, kind: devices.DeviceKind, chunk: int) -> float:
+def answer(model: str, kind: DeviceKind, chunk: int) -> float:
     return float(roofline.seconds(VLA(model, chunk=chunk).work(), kind, kind.sms, 1))
 
 
@@ -114,7 +111,7 @@ def answer(model: str, kind: devices.DeviceKind, chunk: int) -> float:
     ],
 )
 def test_an_answer_takes_about_as_long_as_was_published(
-    model: str, kind: devices.DeviceKind, chunk: int, published: float
+    model: str, kind: DeviceKind, chunk: int, published: float
 ) -> None:
     assert 0.6 < answer(model, kind, chunk) / published < 1.6
 
