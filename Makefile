@@ -1,6 +1,6 @@
 # Everything works on a fresh machine: each target first sets up .venv as far as it is not there yet.
 #
-#   make demo    learn to push a cube: plan the graph, run the plan, write the report
+#   make demo    learn to push a cube: plan the graph for this machine, run the plan
 #   make test    the tests
 #   make bench   the benchmarks; each prints one table and writes one JSON
 #   make lint    ruff and mypy
@@ -33,8 +33,7 @@ setup: .venv/installed
 
 demo: setup
 	$(BIN)/ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-	$(BIN)/ebrl execute plan.json --logdir runs/demo
-	$(BIN)/ebrl report plan.json --run runs/demo -o report.html
+	$(BIN)/ebrl execute plan.json --seconds 330
 
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
