@@ -14,15 +14,18 @@ from fractions import Fraction
 import msgspec
 
 from ebrl.errors import Diagnostic, EbrlError, GraphError
-from ebrl.frontend import flow
-from ebrl.frontend.connections import connection_faults
 from ebrl.frontend.declaration import Declaration
 from ebrl.frontend.environment import Description, ask
 from ebrl.frontend.failure import failure
 from ebrl.frontend.graph import Graph
-from ebrl.frontend.infer import Key, Types, infer, transition_of
+from ebrl.frontend.passes import flow
+from ebrl.frontend.passes.connections import connection_faults
+from ebrl.frontend.passes.infer import Key, Types, infer, transition_of
+from ebrl.frontend.passes.settings import environments, plain, stage_faults
+from ebrl.frontend.passes.tokens import batch_of, chunk_of, tokens_per_firing
+from ebrl.frontend.passes.training import arithmetic_faults, staleness_faults, training_of
 from ebrl.frontend.place import in_reading_order, short
-from ebrl.frontend.probe import LIMIT_S, probe
+from ebrl.frontend.probe import probe
 from ebrl.frontend.program import (
     EdgeProgram,
     EnvironmentProgram,
@@ -30,14 +33,11 @@ from ebrl.frontend.program import (
     StageProgram,
     TrainingProgram,
 )
-from ebrl.frontend.settings import environments, plain, stage_faults
 from ebrl.frontend.spec import Spec
 from ebrl.frontend.stage import dotted_name
-from ebrl.frontend.tokens import batch_of, chunk_of, tokens_per_firing
-from ebrl.frontend.training import arithmetic_faults, staleness_faults, training_of
 
 
-def check(graph: Graph, *, probe_limit_s: float = LIMIT_S) -> Program:
+def check(graph: Graph, *, probe_limit_s: float | None = None) -> Program:
     """The checked graph as data. GraphError with all diagnostics, in reading order, where it is
     wrong.
     """
@@ -48,7 +48,7 @@ def check(graph: Graph, *, probe_limit_s: float = LIMIT_S) -> Program:
 
 
 def diagnose(
-    graph: Graph, *, probe_limit_s: float = LIMIT_S
+    graph: Graph, *, probe_limit_s: float | None = None
 ) -> tuple[Program | None, tuple[Diagnostic, ...]]:
     """Program and no diagnostics, or None and at least one."""
     found: list[Diagnostic] = [*graph.faults, *connection_faults(graph)]
@@ -104,7 +104,7 @@ def _chunk(graph: Graph) -> int:
 
 
 def _describe(
-    graph: Graph, simulator: Declaration, limit_s: float
+    graph: Graph, simulator: Declaration, limit_s: float | None
 ) -> tuple[Description | None, list[Diagnostic]]:
     """Ask the environment: in a process of its own, unless its class says that it need not be
     (`probed`).

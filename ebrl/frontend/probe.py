@@ -28,6 +28,7 @@ from ebrl.frontend.load import load_stage
 from ebrl.frontend.stage import Stage
 
 LIMIT_S = 120.0
+LIMIT_VARIABLE = "EBRL_PROBE_LIMIT_S"
 _PACKAGES = (
     "gymnasium",
     "mani-skill",
@@ -42,11 +43,12 @@ _TAIL_LINES = 8
 
 
 def probe(
-    stage: Stage, *, path: str, sha256: str, name: str, where: str, limit_s: float = LIMIT_S
+    stage: Stage, *, path: str, sha256: str, name: str, where: str, limit_s: float | None = None
 ) -> Description:
     """The description of the simulator `name` of the graph at `path`. GraphError where it cannot
     tell.
     """
+    limit_s = _limit_s() if limit_s is None else limit_s
     key = _key(stage)
     if (known := recall("probe", key)) is not None:
         try:
@@ -63,7 +65,7 @@ def probe(
             "probe-timeout",
             f"the simulator {name!r} said nothing within {limit_s:g} s{_tail(stderr)}",
             where=where,
-            hint="make it by hand to see what it waits for, or declare its specs (probed = False)",
+            hint=f"make it by hand to see what it waits for, or allow more with {LIMIT_VARIABLE}",
         )
     try:
         found = msgspec.json.decode(data, type=Description | GraphFault)
@@ -86,6 +88,15 @@ class GraphFault(msgspec.Struct, frozen=True, kw_only=True, tag="fault"):
     message: str
     where: str = ""
     hint: str = ""
+
+
+def _limit_s() -> float:
+    """The time limit: the user's, where it is a positive number, or ours."""
+    try:
+        limit_s = float(os.environ.get(LIMIT_VARIABLE, LIMIT_S))
+    except ValueError:
+        return LIMIT_S
+    return limit_s if limit_s > 0 else LIMIT_S
 
 
 def _key(stage: Stage) -> str:

@@ -11,11 +11,11 @@ import msgspec
 from ebrl.errors import Diagnostic, EbrlError, GraphError
 from ebrl.frontend.check import check
 from ebrl.frontend.draw import as_dot, as_text
+from ebrl.frontend.drawing.svg import as_svg
 from ebrl.frontend.load import load_graph
 from ebrl.frontend.place import display
 from ebrl.frontend.program import Program
 from ebrl.frontend.rates import smallest
-from ebrl.frontend.svg import as_svg
 
 Drawing = Literal["text", "dot", "svg"]
 _DRAW = {"text": as_text, "dot": as_dot, "svg": as_svg}

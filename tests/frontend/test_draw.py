@@ -9,10 +9,10 @@ import pytest
 
 from ebrl.frontend.check import check
 from ebrl.frontend.draw import as_dot, as_text, number_text, spec_lines
+from ebrl.frontend.drawing.svg import as_svg
 from ebrl.frontend.load import load_graph
 from ebrl.frontend.program import Program
 from ebrl.frontend.spec import Tensor
-from ebrl.frontend.svg import as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ebrl.frontend.isotonic import spread
-from ebrl.frontend.layout import Box, Wire, place
+from ebrl.frontend.drawing.isotonic import spread
+from ebrl.frontend.drawing.layout import Box, Wire, place
 
 # Machines that run several suites at once are slow; nothing here depends on time.
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -141,3 +141,11 @@ def test_the_cache_gives_back_what_it_was_given():
 def test_the_error_of_a_probe_is_raised_by_check(pipeline):
     with pytest.raises(GraphError):
         check(load_graph(asked(pipeline, "raise OSError('gone')")))
+
+
+def test_a_slow_machine_may_be_given_more_or_less_time(pipeline, monkeypatch):
+    monkeypatch.setenv("EBRL_PROBE_LIMIT_S", "0.05")
+    _, found = diagnose(load_graph(asked(pipeline, "pass")))
+    assert [each.code for each in found] == ["probe-timeout"]
+    assert "within 0.05 s" in found[0].message
+    assert "EBRL_PROBE_LIMIT_S" in found[0].hint

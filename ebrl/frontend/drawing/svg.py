@@ -19,7 +19,7 @@ from ebrl.frontend.draw import (
     stale_text,
     summary,
 )
-from ebrl.frontend.layout import STUB, Box, Wire, place
+from ebrl.frontend.drawing.layout import STUB, Box, Wire, place
 from ebrl.frontend.program import EdgeProgram, Program, StageProgram
 
 MARGIN = 28.0

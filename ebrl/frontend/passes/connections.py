@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Edge
 from ebrl.frontend.graph import KINDS, Graph
+from ebrl.frontend.passes.tokens import whole
 from ebrl.frontend.place import listed
 from ebrl.frontend.spec import DTYPES
 from ebrl.frontend.stage import In, Out
-from ebrl.frontend.tokens import whole
 
 
 def connection_faults(graph: Graph) -> Iterator[Diagnostic]:

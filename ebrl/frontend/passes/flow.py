@@ -13,6 +13,8 @@ from fractions import Fraction
 from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Declaration, Edge
 from ebrl.frontend.graph import Graph
+from ebrl.frontend.passes.settings import staleness
+from ebrl.frontend.passes.tokens import batch_of, flows_of, whole
 from ebrl.frontend.rates import (
     Balance,
     Deadlock,
@@ -23,8 +25,6 @@ from ebrl.frontend.rates import (
     least_capacity,
     loops,
 )
-from ebrl.frontend.settings import staleness
-from ebrl.frontend.tokens import batch_of, flows_of, whole
 
 _LATEST = 2  # one that is read and one that is written
 

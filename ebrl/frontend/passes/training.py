@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Declaration
 from ebrl.frontend.graph import Graph
+from ebrl.frontend.passes.settings import staleness
+from ebrl.frontend.passes.tokens import whole
 from ebrl.frontend.program import TrainingProgram
-from ebrl.frontend.settings import staleness
-from ebrl.frontend.tokens import whole
 
 
 def training_of(graph: Graph, learner: Declaration) -> TrainingProgram:

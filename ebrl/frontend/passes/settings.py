@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from ebrl.errors import Diagnostic
 from ebrl.frontend.declaration import Declaration
+from ebrl.frontend.passes.tokens import whole
 from ebrl.frontend.place import near
 from ebrl.frontend.program import Work
-from ebrl.frontend.tokens import whole
 
 ENVIRONMENTS_LIMIT = 65_536  # when the user leaves the number to the planner
 

@@ -14,8 +14,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ebrl.frontend.isotonic import spread
-from ebrl.frontend.layers import Item, Layers, Link, arrange
+from ebrl.frontend.drawing.isotonic import spread
+from ebrl.frontend.drawing.layers import Item, Layers, Link, arrange
 
 PORT = 26.0  # least distance between two ports
 BETWEEN = 34.0  # least distance between two boxes, or a box and a lane
