@@ -33,7 +33,7 @@ setup: .venv/installed
 
 demo: setup
 	$(BIN)/ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-	$(BIN)/ebrl execute plan.json --seconds 330
+	$(BIN)/ebrl execute plan.json --steps 100000
 
 test: setup
 	$(BIN)/python -m pytest $(TESTS)

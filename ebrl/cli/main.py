@@ -94,14 +94,22 @@ def _build(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         print(f"ebrl {__version__}")
         raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options that stand before a command; `version` has done its work when this is called."""
+    del version
 
 
 def _fail(diagnostics: Sequence[Diagnostic], code: int, as_json: bool) -> int:

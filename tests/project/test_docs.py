@@ -72,3 +72,12 @@ def test_the_files_of_the_architecture_are_there():
                 if not (ROOT / "ebrl" / room / name).exists():
                     missing.append(f"{room}/{name}")
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("page", "graph"),
+    [("README.md", "pushcube_ppo.py"), ("docs/getting-started.md", "cartpole_ppo.py")],
+)
+def test_the_graph_that_is_shown_is_the_one_that_runs(page: str, graph: str):
+    shown = re.findall(r"```python\n(import ebrl\n.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert shown[0] in (ROOT / "graphs" / graph).read_text()

@@ -41,7 +41,8 @@ def test_check_starts_without_anything_heavy():
 
 def test_plan_starts_without_torch_or_ray(tmp_path: Path):
     plan = tmp_path / "plan.json"
-    modules = loaded("plan", str(GRAPH), "--cluster", "cpu16", "-o", str(plan))
+    graph = str(ROOT / "graphs/pi0_metaworld.py")
+    modules = loaded("plan", graph, "--cluster", "a100x8", "-o", str(plan))
     assert plan.exists()
     assert not modules & {"torch", "ray", "mani_skill", "sapien", "gymnasium"}
 
@@ -69,7 +70,7 @@ def test_importing_ebrl_takes_less_than_a_third_of_a_second_of_cpu():
 
     cpu_s("import ebrl")  # compiles to bytecode, once
     codes = ("pass", "import ebrl", "import numpy, msgspec")
-    rounds = [[cpu_s(code) for code in codes] for _ in range(5)]
+    rounds = [[cpu_s(code) for code in codes] for _ in range(3)]
     bare, ours, foundations = map(min, zip(*rounds, strict=True))
     # On a slow or busy machine: no more than twice what its two foundations take.
     assert ours - bare < max(0.3, 2 * (foundations - bare))
