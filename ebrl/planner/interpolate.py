@@ -134,10 +134,15 @@ class StageTime:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
         """Median, p95, bytes and rank, of one level of host cores."""
         surface = self._surface(cores)
-        if surface is None:
-            if self.points:
-                least = min(point.cores for point in self.points)
+        if surface is None and self.points:
+            least = min(point.cores for point in self.points)
+            if not self.estimate:
                 self._refuse(q[0], cores, b[0], f"known: with {least:g} host cores or more")
+            # At worst the host side is all of it, and takes its share of the cores longer.
+            median, p95, resident, _ = self._on(least, q, b)
+            slower = least / cores
+            return median * slower, p95 * slower, resident, np.full(q.size, ESTIMATED)
+        if surface is None:
             assert self.work is not None
             time = roofline.seconds(self.work, self.device, q, b, cores or 1.0)
             resident = roofline.memory(self.work, self.device, b)

@@ -174,6 +174,13 @@ def test_too_few_host_cores_are_outside_the_hull() -> None:
     assert time.seconds(108, 8.0, 1).median_s == pytest.approx(0.1)
 
 
+def test_too_few_host_cores_are_estimated_as_if_the_host_were_all_of_it() -> None:
+    time = StageTime("act", A100, [point(108, 1, 0.1, cores=4.0)], estimate=True)
+    found = time.seconds(108, [4.0, 1.0], 1)
+    assert found.median_s == pytest.approx([0.1, 0.4])
+    assert list(found.source) == ["measured", "estimated"]
+
+
 def test_more_host_cores_choose_the_points_measured_with_them() -> None:
     time = StageTime("act", A100, [point(108, 1, 0.1), point(108, 1, 0.06, cores=4.0)])
     assert time.seconds(108, [1.0, 2.0, 4.0], 1).median_s == pytest.approx([0.1, 0.1, 0.06])
