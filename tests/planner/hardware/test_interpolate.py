@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ebrl.errors import PlanError
@@ -69,6 +69,7 @@ def grids(draw: st.DrawFn, monotone: bool = True) -> list[Point]:
     ]
 
 
+@settings(max_examples=50)
 @given(grids())
 def test_monotone_points_are_met_exactly_and_keep_their_standing(points: list[Point]) -> None:
     time = StageTime("act", A100, points)
@@ -93,6 +94,7 @@ WORKS = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(grids(monotone=False), WORKS)
 def test_time_never_falls_with_the_batch_nor_rises_with_the_quota(
     points: list[Point], work: Work | None
@@ -107,6 +109,7 @@ def test_time_never_falls_with_the_batch_nor_rises_with_the_quota(
     assert (np.diff(found.bytes, axis=1) >= 0).all()
 
 
+@settings(max_examples=50)
 @given(grids(monotone=False), WORKS)
 def test_on_cores_too_time_never_falls_with_the_batch_nor_rises_with_the_cores(
     points: list[Point], work: Work | None
@@ -119,6 +122,7 @@ def test_on_cores_too_time_never_falls_with_the_batch_nor_rises_with_the_cores(
     assert (np.diff(found.median_s, axis=0) <= 1e-9 * found.median_s[1:]).all()
 
 
+@settings(max_examples=50)
 @given(grids(monotone=False))
 def test_the_standing_of_a_result_is_never_better_than_that_of_the_points_around_it(
     points: list[Point],

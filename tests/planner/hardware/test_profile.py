@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebrl.errors import PlanError
@@ -63,6 +63,7 @@ def test_among_equals_the_later_profile_wins() -> None:
     assert profile.merge(new, old).points[0].median_s == 0.10
 
 
+@settings(max_examples=50)
 @given(st.lists(POINTS, max_size=12))
 def test_merging_never_raises_a_points_standing_and_keeps_each_place_once(
     points: list[Point],
@@ -76,12 +77,14 @@ def test_merging_never_raises_a_points_standing_and_keeps_each_place_once(
         assert STANDING[each.source] == min(STANDING[other.source] for other in rivals)
 
 
+@settings(max_examples=50)
 @given(st.lists(POINTS, max_size=8), st.lists(POINTS, max_size=8), st.lists(POINTS, max_size=8))
 def test_merging_is_associative(a: list[Point], b: list[Point], c: list[Point]) -> None:
     x, y, z = profile.of(a), profile.of(b), profile.of(c)
     assert profile.merge(profile.merge(x, y), z) == profile.merge(x, profile.merge(y, z))
 
 
+@settings(max_examples=50)
 @given(st.lists(POINTS, max_size=8), st.randoms(use_true_random=False))
 def test_the_digest_does_not_depend_on_the_order(points: list[Point], random: Any) -> None:
     shuffled = list(points)
