@@ -8,6 +8,7 @@ reported, nothing more is said about it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -77,23 +78,23 @@ def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
 
 def _declared(graph: Graph) -> dict[Key, Spec]:
     """Declared specs; a symbol is marked with its stage: equal ones of two stages are unrelated."""
-    return {
-        (each.name, name): Spec(
-            {
-                path: Tensor(
-                    tensor.dtype,
-                    tuple(
-                        dim if isinstance(dim, int) else f"{each.name}_{dim}"
-                        for dim in tensor.shape
-                    ),
-                )
-                for path, tensor in port.spec.items()
-            }
-        )
-        for each in graph.declarations
-        for name, port in each.ports.items()
-        if port.spec is not None
-    }
+    found: dict[Key, Spec] = {}
+    marks: set[str] = set()
+    for number, each in enumerate(graph.declarations):
+        mark = re.sub(r"\W", "_", each.name)
+        mark = mark if mark not in marks else f"{mark}_{number}"
+        marks.add(mark)
+        for name, port in each.ports.items():
+            if port.spec is not None:
+                found[each.name, name] = _marked(port.spec, mark)
+    return found
+
+
+def _marked(spec: Spec, mark: str) -> Spec:
+    def dim(each: Dim) -> Dim:
+        return each if isinstance(each, int) else f"{each}_of_{mark}"
+
+    return Spec({path: Tensor(t.dtype, tuple(map(dim, t.shape))) for path, t in spec.items()})
 
 
 def _propagate(graph: Graph, types: dict[Key, Spec]) -> None:
