@@ -25,23 +25,7 @@ quick = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-VALUES: list[Any] = [None, True, 0, 1, 2, 8, -1, 0.5, "latest", "x", (1, 4), (8, 2), [], object()]
-    None,
-    True,
-    0,
-    1,
-    2,
-    8,
-    -1,
-    0.5,
-    "latest",
-    "all",
-    "x",
-    (1, 4),
-    (8, 2),
-    [],
-    object(),
-]
+VALUES: list[Any] = [None, True, 0, 1, 2, 8, -1, 0.5, "latest", (1, 4), (8, 2), [], object()]
 Wrong = Callable[[Any], Any]
 OPTIONS = ["capacity", "initial", "keep", "reuse", "max_staleness", "cast"]
 PORTS = ["obs", "action", "transition", "behaviour", "weights", "a", "b", "c", "nothing", "_x"]
