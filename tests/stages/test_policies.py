@@ -163,10 +163,10 @@ def test_gaussian_log_prob_and_entropy_are_torchs_own(shape: tuple[int, ...]) ->
 
 def test_hidden_layers_are_orthogonal_and_the_last_of_the_actor_small() -> None:
     network = MLPPolicy(hidden=(16, 16)).network(environment())
-    hidden = network.actor[2].weight
+    hidden = network.actor.layers[1].weight
     torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(16), atol=1e-5, rtol=0)
-    assert network.actor[-1].weight.norm(dim=1).max() < 0.02
-    assert network.critic[-1].weight.norm().item() == pytest.approx(1.0)
+    assert network.actor.layers[-1].weight.norm(dim=1).max() < 0.02
+    assert network.critic.layers[-1].weight.norm().item() == pytest.approx(1.0)
     assert (network.head.log_std == 0).all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_the_closed_form_gradient_equals_autograd_on_the_objective(entropy_weigh
 
 def reference_update(body: Any, learner: PPO, batch: Any) -> np.ndarray:
     """One whole-batch step of textbook PPO on the same network, with torch's own Adam."""
-    network = body._network
+    network = body.network
     seg = batch.segment
     given = decisions(
         batch.reward[seg],
@@ -138,20 +139,12 @@ def reference_update(body: Any, learner: PPO, batch: Any) -> np.ndarray:
     seen = {"": obs[:, :-1][torch.from_numpy(valid)]}
     taken = torch.from_numpy(batch.action[seg][valid])
     old = torch.from_numpy(batch.log_prob[seg][valid])
-    parameters = [p.detach().clone().requires_grad_() for p in network.parameters()]
-    names = [name for name, _ in network.named_parameters()]
-
-    class Both(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = network
-
-        def forward(self) -> Any:
-            distribution, value = self.inner.evaluate(seen)
-            return distribution.log_prob(taken), value, distribution.entropy()
-
-    named = {f"inner.{name}": p for name, p in zip(names, parameters, strict=True)}
-    log_prob, value_now, entropy = torch.func.functional_call(Both(), named, ())
+    network = deepcopy(network)
+    parameters = list(network.parameters())
+    for each in parameters:
+        each.grad = None
+    distribution, value_now = network.evaluate(seen)
+    log_prob, entropy = distribution.log_prob(taken), distribution.entropy()
     ratio = (log_prob - old).exp()
     loss = (
         -torch.minimum(ratio * a, ratio.clamp(0.8, 1.2) * a).mean()
@@ -161,8 +154,8 @@ def reference_update(body: Any, learner: PPO, batch: Any) -> np.ndarray:
     loss.backward()
     torch.nn.utils.clip_grad_norm_(parameters, learner.max_grad_norm)
     torch.optim.Adam(parameters, lr=learner.learning_rate, eps=learner.adam_eps).step()
-    found = {n: p.detach() for n, p in zip(names, parameters, strict=True)}
-    found.update(dict(network.named_buffers()))
+    found = {name: each.detach() for name, each in network.named_parameters()}
+    found.update(network.named_buffers())
     return torch.cat([found[name].ravel() for name in sorted(found)]).numpy()
 
 
@@ -244,7 +237,7 @@ def test_an_update_ends_between_minibatches_when_asked() -> None:
 
 def test_observation_statistics_change_only_after_the_last_step() -> None:
     body, batch, _ = pair("box", small())
-    network = body._network
+    network = body.network
     during: list[np.ndarray] = []
 
     def look() -> bool:
@@ -314,13 +307,13 @@ def test_pictures_are_gathered_by_minibatch_and_never_floated_as_a_batch() -> No
     body, batch, _ = pair("pictures", small())
     batch.obs["rgb"] = batch.obs["rgb"][:]
     asked: list[torch.Tensor] = []
-    evaluate = body._network.evaluate
+    evaluate = body.network.evaluate
 
     def watch(obs: Any) -> Any:
         asked.append(obs["rgb"])
         return evaluate(obs)
 
-    body._network.evaluate = watch
+    body.network.evaluate = watch
     data = body._prepare(batch)
     data.small = False
     asked.clear()

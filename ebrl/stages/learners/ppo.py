@@ -13,35 +13,35 @@ take part in nothing. The loop over minibatches never waits for a number (`.item
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ebrl.errors import RunError
 from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
-from ebrl.stages.learners.adam import FlatAdam
+from ebrl.stages.learners.body import NetworkLearner
 from ebrl.stages.learners.gae import gae
 from ebrl.stages.learners.objective import Tally, head_gradients
 from ebrl.stages.learners.returns import F32, Decisions, decisions
 from ebrl.stages.learners.rows import GATHER_BYTES, Rows, slices
 from ebrl.stages.learners.vtrace import vtrace
-from ebrl.stages.policies.body import seeded_network
-from ebrl.stages.policies.flat import FlatNetwork
-from ebrl.stages.protocols import Batch, Weights
+from ebrl.stages.protocols import Batch
 
 if TYPE_CHECKING:
     from ebrl.stages.algorithms import PPO
     from ebrl.stages.base import Policy
 
-PIECE = 4096  # rows evaluated at once where no gradient is needed, if they are small
+PIECE = 4096  # rows evaluated at once where no gradient is needed,
+PIECE_BYTES = 1 << 22  # and bytes of observations: pictures grow where they are convolved
+
+_Part = tuple[dict[str, Tensor], Tensor, Tensor]  # observations, actions, columns of `_Data`
 
 
-class PPOBody:
+class PPOBody(NetworkLearner):
     """`protocols.LearnerBody` of `PPO`."""
 
     def __init__(
@@ -55,31 +55,17 @@ class PPOBody:
         device: str,
         total_updates: int | None,
     ) -> None:
+        super().__init__(policy, environment, seed=seed, device=device, adam_eps=settings.adam_eps)
         self.settings = settings
         self._minibatch = training.minibatch or training.batch
         self._epochs = training.epochs
         self._total_updates = total_updates
-        self._updates = 0
-        self._device = torch.device(device)
-        self._flat = FlatNetwork(
-            seeded_network(policy, environment, seed), self._device, trainable=True
-        )
-        self._network: Any = self._flat.network.train()
-        self._adam = FlatAdam(self._flat.values, self._flat.grads, eps=settings.adam_eps)
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def weights(self) -> Weights:
-        return self._flat.weights
-
-    def write_weights(self, flat: NDArray[np.float32]) -> None:
-        """Copy the parameters and buffers to publish, in the order policies read."""
-        torch.from_numpy(flat).copy_(self._flat.values)
 
     def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
         """One update over `batch`; see the module."""
         data = self._prepare(batch)
         rate = self._learning_rate()
-        tally = Tally(self.settings.clip, self._device)
+        tally = Tally(self.settings.clip, self.device)
         stopped = False
         for _ in range(self._epochs):
             tally.begin_epoch()
@@ -93,51 +79,26 @@ class PPOBody:
             )
             if stopped or too_far:
                 break
-        self._updates += 1
-        if not stopped and hasattr(self._network, "observe"):
-            self._network.observe(data.rows.take(data.row))
+        self.updates += 1
+        observed = getattr(self.network, "observed", ())
+        if observed and not stopped:
+            self.network.observe(data.rows.take(data.row, observed))
         metrics = tally.metrics()
         if not all(np.isfinite(each) for each in metrics.values()):
             raise RunError(
                 "diverged",
-                f"update {self._updates} made the loss non-finite: {metrics}",
+                f"update {self.updates} made the loss non-finite: {metrics}",
                 hint="a smaller learning rate or max_grad_norm, or a reward_scale, keeps it finite",
             )
         metrics["train/explained_variance"] = data.explained_variance
         metrics["train/learning_rate"] = rate
         return metrics
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Everything that resuming needs: weights, optimizer, generator, schedule position."""
-        tensors = {
-            "values": self._flat.values,
-            "generator": self._generator.get_state(),
-            **self._adam.state(),
-        }
-        return (
-            {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()},
-            {"updates": self._updates, "adam_steps": self._adam.steps},
-        )
-
-    def load_state(self, tensors: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        if tensors["values"].shape != self._flat.values.shape:
-            raise RunError(
-                "checkpoint",
-                f"the checkpoint holds {tensors['values'].numel()} parameters, "
-                f"the network has {self._flat.values.numel()}",
-                hint="resume with the graph that wrote it",
-            )
-        with torch.no_grad():
-            self._flat.values.copy_(tensors["values"])
-        self._adam.load(tensors, int(data["adam_steps"]))
-        self._generator.set_state(tensors["generator"].cpu())
-        self._updates = int(data["updates"])
-
     def _learning_rate(self) -> float:
         settings = self.settings
         if settings.anneal is None or not self._total_updates:
             return settings.learning_rate
-        done = min(1.0, self._updates / self._total_updates)
+        done = min(1.0, self.updates / self._total_updates)
         return settings.learning_rate * (1 - done * (1 - settings.anneal))
 
     def _prepare(self, batch: Batch) -> _Data:
@@ -152,8 +113,8 @@ class PPOBody:
             gamma=settings.gamma,
             terminal=settings.terminal,
         )
-        rows = Rows(batch, self._device)
-        action = torch.from_numpy(batch.action[segment]).to(self._device)
+        rows = Rows(batch, self.device)
+        action = torch.from_numpy(batch.action[segment]).to(self.device)
         value, prox = self._evaluate(rows, action)
         behaviour = batch.log_prob[segment]
         log_weight = np.where(given.valid, prox - behaviour, 0).astype(np.float32)
@@ -175,11 +136,11 @@ class PPOBody:
     @torch.no_grad()
     def _evaluate(self, rows: Rows, action: Tensor) -> tuple[F32, F32]:
         """V(obs) [N, T + 1] and log pi_prox(action) [N, T], piece by piece."""
-        per_piece = max(1, min(PIECE, GATHER_BYTES // max(1, rows.row_bytes)) // rows.length)
+        per_piece = max(1, min(PIECE, PIECE_BYTES // max(1, rows.row_bytes)) // rows.length)
         values, log_probs = [], []
         for start in range(0, rows.segments, per_piece):
             stop = min(start + per_piece, rows.segments)
-            index = torch.arange(start * rows.length, stop * rows.length, device=self._device)
+            index = torch.arange(start * rows.length, stop * rows.length, device=self.device)
             distribution, value = self._evaluate_network(rows.take(index))
             taken = action[start:stop]
             # Row T has no action of its own; any stands in, and its log-prob is dropped.
@@ -189,17 +150,17 @@ class PPOBody:
         return torch.cat(values).cpu().numpy(), torch.cat(log_probs).cpu().numpy()
 
     def _evaluate_network(self, obs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
-        evaluate = getattr(self._network, "evaluate", None)
+        evaluate = getattr(self.network, "evaluate", None)
         if evaluate is not None:
             distribution, value = evaluate(obs)
             return distribution, value
-        return self._network.distribution(obs), self._network.value(obs)
+        return self.network.distribution(obs), self.network.value(obs)
 
-    def _minibatches(self, data: _Data) -> Any:
+    def _minibatches(self, data: _Data) -> Iterator[_Part]:
         """Shuffled parts of equal size, as near to `minibatch` as divides the rows evenly."""
         count = data.count
         parts = max(1, round(count / self._minibatch))
-        order = torch.randperm(count, generator=self._generator).to(self._device)
+        order = torch.randperm(count, generator=self.generator).to(self.device)
         bounds = [count * part // parts for part in range(parts + 1)]
         columns = data.columns.index_select(1, order)
         action = data.action.index_select(0, order)
@@ -212,9 +173,7 @@ class PPOBody:
                 columns[:, start:stop],
             )
 
-    def _step(
-        self, part: tuple[dict[str, Tensor], Tensor, Tensor], rate: float, tally: Tally
-    ) -> None:
+    def _step(self, part: _Part, rate: float, tally: Tally) -> None:
         """One optimizer step on one minibatch."""
         obs, action, columns = part
         settings = self.settings
@@ -230,9 +189,7 @@ class PPOBody:
             entropy_weight=settings.entropy,
             tally=tally,
         )
-        self._flat.grads.zero_()
-        torch.autograd.backward(outputs, gradients)
-        self._adam.step(rate, settings.max_grad_norm)
+        self.descend(outputs, gradients, learning_rate=rate, max_grad_norm=settings.max_grad_norm)
 
 
 class _Data:
@@ -259,7 +216,7 @@ class _Data:
         self.explained_variance = 1 - float((goal - before).var()) / spread if spread > 0 else 0.0
         if body.settings.normalise_advantages:
             chosen = (chosen - chosen.mean()) / (chosen.std() + 1e-8)
-        device = body._device
+        device = body.device
         # Row 0: log pi_prox, 1: weighted advantage, 2: value target.
         self.columns = torch.from_numpy(
             np.stack([prox.ravel()[valid], chosen * weight.ravel()[valid], goal]).astype(np.float32)

@@ -7,7 +7,7 @@ moved there once, as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -43,10 +43,11 @@ class Rows:
             }
             self._pool_row = torch.arange(len(self._pool_row), device=device)
 
-    def take(self, rows: Tensor) -> dict[str, Tensor]:
-        """Observations [len(rows), ...] by path, on the device."""
+    def take(self, rows: Tensor, paths: Sequence[str] | None = None) -> dict[str, Tensor]:
+        """Observations [len(rows), ...] by path (of `paths`, or all), on the device."""
         at = self._pool_row.index_select(0, rows)
-        return {path: view.index_select(0, at) for path, view in self._views.items()}
+        wanted = self._views if paths is None else paths
+        return {path: self._views[path].index_select(0, at) for path in wanted}
 
 
 def slices(obs: Mapping[str, Tensor], start: int, stop: int) -> dict[str, Tensor]:

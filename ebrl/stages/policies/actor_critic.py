@@ -15,7 +15,7 @@ same noise gives the same action whoever shares the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Literal, Protocol
 
@@ -42,7 +42,9 @@ class Distribution(Protocol):
 
 
 class Network(nn.Module):
-    """The base of our own networks."""
+    """The base of our own networks. `observed`: paths that running statistics are kept of."""
+
+    observed: tuple[str, ...] = ()
 
     def distribution(self, obs: Observation) -> Distribution:
         raise NotImplementedError
@@ -54,7 +56,7 @@ class Network(nn.Module):
         return self.distribution(obs), self.value(obs)
 
     def observe(self, obs: Observation) -> None:
-        """Update running statistics with a batch of training observations, after an update."""
+        """Update running statistics with the `observed` of a training batch, after an update."""
 
 
 def noise_of(action: ActionProgram) -> tuple[int, Literal["normal", "uniform"]]:
@@ -80,10 +82,11 @@ class Categorical:
         return self._log_p
 
     def sample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The Gumbel-max trick on uniform noise: argmax(logits - log(-log u))."""
-        race = noise.log().neg_().log_().view(self.logits.shape)
-        action = torch.sub(self.logits, race).argmax(-1)
-        return action, self.log_prob(action)
+        """The Gumbel-max trick on uniform noise u, as a race: argmax p / (-log u)."""
+        p = torch.softmax(self.logits, -1)
+        action = torch.argmin(p / noise.view(p.shape).log(), -1)
+        log_prob = p.gather(-1, action.unsqueeze(-1)).squeeze(-1).log_()
+        return action, log_prob if log_prob.dim() == 1 else log_prob.sum(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
         chosen = self.log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
@@ -108,8 +111,7 @@ class Gaussian:
 
     def sample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         action = torch.addcmul(self.mean, noise.view(self.mean.shape), self.log_std.exp())
-        squares = torch.linalg.vecdot(noise, noise)
-        return action, torch.add(squares, self._log_scale, alpha=2).mul_(-0.5)
+        return action, (noise * noise).sum(-1).mul_(-0.5).sub_(self._log_scale)
 
     def log_prob(self, action: Tensor) -> Tensor:
         scaled = ((action - self.mean) * torch.exp(-self.log_std)).flatten(1)
@@ -121,7 +123,7 @@ class Gaussian:
 
 
 class ActionHead(nn.Module):
-    """From an actor's outputs [b, outputs] to a distribution; holds the log-std of a box."""
+    """What an actor's outputs mean: logits, or means beside a log-std that this holds."""
 
     def __init__(self, action: ActionProgram, log_std_init: float) -> None:
         super().__init__()
@@ -135,7 +137,8 @@ class ActionHead(nn.Module):
     def outputs(self) -> int:
         return math.prod(self.shape)
 
-    def forward(self, out: Tensor) -> Distribution:
+    def distribution(self, out: Tensor) -> Distribution:
+        """Of an actor's outputs [b, outputs]."""
         shaped = out if len(self.shape) == 1 else out.view(-1, *self.shape)
         return Categorical(shaped) if self.discrete else Gaussian(shaped, self.log_std)
 
@@ -148,22 +151,38 @@ def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
     return made
 
 
-def activation(name: str) -> nn.Module:
-    kinds: dict[str, type[nn.Module]] = {
-        "tanh": nn.Tanh,
-        "relu": nn.ReLU,
-        "elu": nn.ELU,
-        "silu": nn.SiLU,
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """In place where the gradient allows."""
+    kinds: dict[str, Callable[[Tensor], Tensor]] = {
+        "tanh": torch.tanh_,
+        "relu": torch.relu_,
+        "elu": nn.functional.elu,
+        "silu": nn.functional.silu,
     }
-    return kinds[name]()
+    return kinds[name]
 
 
-def perceptron(sizes: tuple[int, ...], name: str, *, last_gain: float) -> nn.Sequential:
-    """Linear layers of `sizes`, an activation between them, none after the last."""
-    parts: list[nn.Module] = []
-    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
-        last = index == len(sizes) - 2
-        parts.append(layer(inputs, outputs, last_gain if last else math.sqrt(2)))
-        if not last:
-            parts.append(activation(name))
-    return nn.Sequential(*parts)
+class Perceptron(nn.Module):
+    """Linear layers of `sizes`, an activation between them, none after the last.
+
+    At the batches of a policy, calling a module costs as much as its arithmetic, so the layers are
+    applied as functions of their parameters.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], name: str, *, last_gain: float) -> None:
+        super().__init__()
+        gains = [math.sqrt(2)] * (len(sizes) - 2) + [last_gain]
+        layers = [
+            layer(inputs, outputs, gain)
+            for (inputs, outputs), gain in zip(pairwise(sizes), gains, strict=True)
+        ]
+        self.layers = nn.ModuleList(layers)
+        self._applied = [(each.weight, each.bias) for each in layers]
+        self._activation = activation(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        linear, activate = nn.functional.linear, self._activation
+        *hidden, last = self._applied
+        for weight, bias in hidden:
+            x = activate(linear(x, weight, bias))
+        return linear(x, *last)

@@ -19,9 +19,9 @@ from ebrl.stages.policies.actor_critic import (
     Distribution,
     Network,
     Observation,
+    Perceptron,
     activation,
     layer,
-    perceptron,
 )
 from ebrl.stages.policies.mlp import vectors_of
 from ebrl.stages.policies.normalise import RunningNormaliser
@@ -38,26 +38,24 @@ class ImageEncoder(nn.Module):
     def __init__(self, policy: CNNPolicy, shape: tuple[int, int, int]) -> None:
         super().__init__()
         height, width, channels = shape
-        parts: list[nn.Module] = []
+        self.convolutions = nn.ModuleList()
         for outputs, (size, stride) in zip(policy.channels, KERNELS, strict=True):
             convolution = nn.Conv2d(channels, outputs, size, stride)
-            nn.init.orthogonal_(convolution.weight, math.sqrt(2))
             assert convolution.bias is not None
+            nn.init.orthogonal_(convolution.weight, math.sqrt(2))
             nn.init.zeros_(convolution.bias)
-            parts += [convolution, activation(policy.activation)]
+            self.convolutions.append(convolution)
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
             channels = outputs
-        parts += [
-            nn.Flatten(),
-            layer(channels * height * width, policy.features, math.sqrt(2)),
-            activation(policy.activation),
-        ]
-        self.layers = nn.Sequential(*parts)
+        self.last = layer(channels * height * width, policy.features, math.sqrt(2))
+        self._activation = activation(policy.activation)
 
     def forward(self, image: Tensor) -> Tensor:
-        # Scaled in one pass; channels stay last in memory, which convolutions on the CPU prefer.
-        scaled: Tensor = self.layers(image.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255))
-        return scaled
+        # Channels stay last in memory, which convolutions on the CPU prefer.
+        x = image.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255)
+        for convolution in self.convolutions:
+            x = self._activation(convolution(x))
+        return self._activation(self.last(x.flatten(1)))
 
 
 class CNNNetwork(Network):
@@ -78,10 +76,11 @@ class CNNNetwork(Network):
             if policy.normalise_obs and self.vector.size
             else None
         )
+        self.observed = self.vector.paths if self.normaliser is not None else ()
         self.head = ActionHead(environment.action, policy.log_std_init)
         sizes = (policy.features * len(images) + self.vector.size, *policy.hidden)
-        self.actor = perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
-        self.critic = perceptron((*sizes, 1), policy.activation, last_gain=1.0)
+        self.actor = Perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
+        self.critic = Perceptron((*sizes, 1), policy.activation, last_gain=1.0)
 
     def _features(self, obs: Observation) -> Tensor:
         parts = [encode(obs[path]) for path, encode in zip(self.paths, self.encoders, strict=True)]
@@ -91,8 +90,7 @@ class CNNNetwork(Network):
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
     def distribution(self, obs: Observation) -> Distribution:
-        made: Distribution = self.head(self.actor(self._features(obs)))
-        return made
+        return self.head.distribution(self.actor(self._features(obs)))
 
     def value(self, obs: Observation) -> Tensor:
         value: Tensor = self.critic(self._features(obs)).squeeze(-1)
@@ -100,8 +98,8 @@ class CNNNetwork(Network):
 
     def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
         features = self._features(obs)
-        return self.head(self.actor(features)), self.critic(features).squeeze(-1)
+        return self.head.distribution(self.actor(features)), self.critic(features).squeeze(-1)
 
     def observe(self, obs: Observation) -> None:
-        if self.normaliser is not None:
-            self.normaliser.update(self.vector(obs))
+        assert self.normaliser is not None
+        self.normaliser.update(self.vector(obs))

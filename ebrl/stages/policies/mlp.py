@@ -14,7 +14,7 @@ from ebrl.stages.policies.actor_critic import (
     Distribution,
     Network,
     Observation,
-    perceptron,
+    Perceptron,
 )
 from ebrl.stages.policies.normalise import RunningNormaliser
 
@@ -54,17 +54,17 @@ class MLPNetwork(Network):
         self.vector = vectors_of(environment)
         self.head = ActionHead(environment.action, policy.log_std_init)
         sizes = (self.vector.size, *policy.hidden)
-        self.actor = perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
-        self.critic = perceptron((*sizes, 1), policy.activation, last_gain=1.0)
+        self.actor = Perceptron((*sizes, self.head.outputs), policy.activation, last_gain=0.01)
+        self.critic = Perceptron((*sizes, 1), policy.activation, last_gain=1.0)
         self.normaliser = RunningNormaliser(self.vector.size) if policy.normalise_obs else None
+        self.observed = self.vector.paths if policy.normalise_obs else ()
 
     def _input(self, obs: Observation) -> Tensor:
         x = self.vector(obs)
         return x if self.normaliser is None else self.normaliser(x)
 
     def distribution(self, obs: Observation) -> Distribution:
-        made: Distribution = self.head(self.actor(self._input(obs)))
-        return made
+        return self.head.distribution(self.actor(self._input(obs)))
 
     def value(self, obs: Observation) -> Tensor:
         value: Tensor = self.critic(self._input(obs)).squeeze(-1)
@@ -72,8 +72,8 @@ class MLPNetwork(Network):
 
     def evaluate(self, obs: Observation) -> tuple[Distribution, Tensor]:
         x = self._input(obs)
-        return self.head(self.actor(x)), self.critic(x).squeeze(-1)
+        return self.head.distribution(self.actor(x)), self.critic(x).squeeze(-1)
 
     def observe(self, obs: Observation) -> None:
-        if self.normaliser is not None:
-            self.normaliser.update(self.vector(obs))
+        assert self.normaliser is not None
+        self.normaliser.update(self.vector(obs))
