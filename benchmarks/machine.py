@@ -12,7 +12,7 @@ PACKAGES = ("torch", "numpy", "gymnasium", "mani-skill", "highspy", "PuLP")
 
 def describe() -> dict[str, Any]:
     """Processor, cores, load, Python and the versions of what does the work."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.runtime [--tasks cartpole pushcube] [--rounds 3] [--steps …]
 
-Every round runs each contender once, in a process of its own, so that all of them see the machine as
-it is then; the ratio is taken round by round and its median reported. Counted are distinct trained
+Every round runs each contender once, in a process of its own, so that all of them see the machine
+as it is then; the ratio is taken round by round and its median reported. Counted are distinct trained
 environment steps from the first environment step to the end of the last update. Network, epochs,
 minibatch and horizon are the same; each peer has the settings that were found to be its best
 (benchmarks/peers/README.md). Peers' virtual environments are built on first use, under `--root`.
@@ -39,20 +39,18 @@ def run_ours(task: str, steps: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
         _ebrl("plan", str(HERE / "graphs" / f"{task}.py"), "--cluster", "local", "-o", str(plan))
-        told = _ebrl(
+        return _ebrl(
             "execute",
             str(plan),
             *("--steps", str(steps), "--seed", str(seed)),
             *("--logdir", str(Path(folder) / "run")),
         )
-    return told
 
 
 def _ebrl(*arguments: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -15,11 +15,12 @@ sim = graph.simulate(
 act = graph.generate(MLPPolicy(hidden=(128, 128), log_std_init=-0.7, normalise_obs=True))
 ppo = graph.train(
     PPO(
-        horizon=25,
-        batch=800,
+        horizon=12,
+        batch=384,  # small: little policy change in one version
         epochs=4,
-        minibatch=400,
+        minibatch=192,
         learning_rate=1e-3,
+        anneal=0.1,
         gamma=0.9,
         gae_lambda=0.95,
         reward_scale=0.1,  # 1 - gamma: values stay near one

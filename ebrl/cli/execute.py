@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from ebrl.planner.plan import Plan
-    from ebrl.runtime.run import Summary
+    from ebrl.runtime.summary import Summary
 
 
 def register(app: typer.Typer) -> None:

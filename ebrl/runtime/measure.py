@@ -20,14 +20,13 @@ import msgspec
 import numpy as np
 
 from ebrl.errors import Diagnostic, EbrlError, RunError
-from ebrl.planner.layout import slab_layout
 from ebrl.planner.plan import Program
-from ebrl.runtime import worker as workers
-from ebrl.runtime.boot import Role
+from ebrl.runtime.boot import Role, load_stage
 from ebrl.runtime.generate import Generate
-from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, READY, Segments
+from ebrl.runtime.rig import RandomActions, fill_actions, fill_observations, private
+from ebrl.runtime.segments import NEEDS_ACTION, READY
 from ebrl.runtime.simulate import Simulate
-from ebrl.runtime.slab import Slab
+from ebrl.runtime.threads import set_threads, single_thread
 from ebrl.runtime.train import Train
 
 UNLIMITED = 1 << 40
@@ -108,7 +107,7 @@ def weights_bytes(program: Program, graph: Path, graph_sha256: str | None) -> in
 def _simulate(request: Request) -> Reply:
     environments = request.environments
     segments = 2 * environments + 1
-    slab, pool = _private(request.program, environments, segments, weights_bytes=0)
+    slab, pool = private(request.program, environments, segments, weights_bytes=0)
     slab["weights/version"][0] = 0
     body = Simulate(
         slab,
@@ -122,7 +121,7 @@ def _simulate(request: Request) -> Reply:
         ring_learner=_nothing,
     )
     stage = _stage(request, request.stage)
-    workers.single_thread()
+    single_thread()
     memory: list[int] = []
     give_up = time.monotonic() + request.budget_s
     while len(memory) < environments and (len(memory) < FEWEST or time.monotonic() < give_up):
@@ -130,7 +129,7 @@ def _simulate(request: Request) -> Reply:
         body.sweep()
         memory.append(_memory())
     built = len(memory)
-    answer = _RandomActions(request.program, slab)
+    answer = RandomActions(request.program, slab)
 
     def fire() -> int:
         answer()
@@ -174,13 +173,13 @@ def _generate(request: Request) -> Reply:
     most = request.environments
     if most == 0:
         return Reply(weights_bytes=size)
-    slab, pool = _private(program, most, most, size)
+    slab, pool = private(program, most, most, size)
     learner = _learner(request)
     learner.write_weights(slab["weights"][0])
     slab["weights/version"][0] = 0
-    _fill_observations(slab)
+    fill_observations(slab)
     slab["env/segment"][:] = np.arange(most)
-    workers.set_threads(1)
+    set_threads(1)
     sizes = sorted({min(most, each) for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, most)})
     samples: list[Sample] = []
     for batch in sizes:
@@ -201,17 +200,17 @@ def _train(request: Request) -> Reply:
     assert program.environment is not None
     assert program.training is not None
     body = _learner(request)
-    workers.set_threads(1)
+    set_threads(1)
     training = program.training
     chunk = program.environment.action.chunk
     per_batch = math.ceil(training.batch / (training.horizon * chunk))
     size = 4 * sum(math.prod(shape) for shape in body.weights().values())
-    slab, pool = _private(program, 1, per_batch, size, per_batch=per_batch)
-    _fill_observations(slab)
+    slab, pool = private(program, 1, per_batch, size, per_batch=per_batch)
+    fill_observations(slab)
     slab["steps"][:] = chunk
     slab["log_prob"][:] = -1.0
     slab["reward"][:] = np.random.default_rng(0).standard_normal(slab["reward"].shape)
-    _fill_actions(program, slab["action"], np.random.default_rng(0))
+    fill_actions(program, slab["action"], np.random.default_rng(0))
     learner = Train(slab, pool, body, version=0)
     learner.publish()
     minibatches = training.epochs * math.ceil(
@@ -254,66 +253,6 @@ def _timed_update(learner: Train, patience_s: float, minibatches: int) -> float:
     return asked[0] + (asked[-1] - asked[0]) / done * minibatches
 
 
-class _RandomActions:
-    """Stands in for the policy: gives every waiting environment a random action."""
-
-    def __init__(self, program: Program, slab: Slab) -> None:
-        self._state = slab["env/state"]
-        self._segment, self._cursor = slab["env/segment"], slab["env/cursor"]
-        self._action = slab["action"]
-        self._pool = np.empty((512, *self._action.shape[2:]), self._action.dtype)
-        _fill_actions(program, self._pool, np.random.default_rng(0))
-        self._next = 0
-
-    def __call__(self) -> None:
-        envs = np.flatnonzero(self._state == NEEDS_ACTION)
-        rows = (self._next + np.arange(envs.size)) % len(self._pool)
-        self._next += envs.size
-        self._action[self._segment[envs], self._cursor[envs]] = self._pool[rows]
-        self._state[envs] = NEEDS_STEP
-
-
-def _fill_actions(program: Program, into: Any, generator: np.random.Generator) -> None:
-    """Random actions, as a fresh policy would take them."""
-    assert program.environment is not None
-    action = program.environment.action
-    if action.kind == "discrete":
-        into[...] = generator.integers(0, action.n, into.shape)
-    else:
-        into[...] = generator.standard_normal(into.shape)
-
-
-def _fill_observations(slab: Slab) -> None:
-    generator = np.random.default_rng(0)
-    for array in slab.observations().values():
-        if array.dtype.kind == "f":
-            flat = array.reshape(-1)
-            block = generator.standard_normal(min(flat.size, 1 << 20)).astype(array.dtype)
-            for begin in range(0, flat.size, block.size):
-                flat[begin : begin + block.size] = block[: flat.size - begin]
-        else:
-            array[...] = 1
-
-
-def _private(
-    program: Program,
-    environments: int,
-    segments: int,
-    weights_bytes: int,
-    *,
-    per_batch: int = UNLIMITED,
-) -> tuple[Slab, Segments]:
-    layout = slab_layout(
-        program,
-        environments=environments,
-        segments=segments,
-        workers=1,
-        weights_bytes=weights_bytes,
-    )
-    slab = Slab.create(layout)
-    return slab, Segments(slab, per_batch=per_batch, max_staleness=1)
-
-
 def _learner(request: Request) -> Any:
     program = request.program
     name = next(stage.name for stage in program.stages if stage.kind == "train")
@@ -328,7 +267,7 @@ def _learner(request: Request) -> Any:
 
 
 def _stage(request: Request, name: str) -> Any:
-    return workers.load_stage(request.graph, request.graph_sha256, name)
+    return load_stage(request.graph, request.graph_sha256, name)
 
 
 def _time(fire: Callable[[], None], budget_s: float) -> list[float]:

@@ -22,15 +22,15 @@ from ebrl.planner.layout import segments_per_batch
 from ebrl.planner.plan import Plan, encode
 from ebrl.runtime import assign, preflight, processes
 from ebrl.runtime.bell import Bell
-from ebrl.runtime.ledger import Ledger
 from ebrl.runtime.ledger import read as read_ledger
 from ebrl.runtime.messages import Episodes, Failed, Ready, Saved, Updated
 from ebrl.runtime.processes import Child
-from ebrl.runtime.progress import Progress, Scores, score
+from ebrl.runtime.progress import Progress
 from ebrl.runtime.record import Recorder, memory_bytes
 from ebrl.runtime.rundir import PLAN, SUMMARY, RunDirectory
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
+from ebrl.runtime.summary import Summary, summarise
 
 TICK_S = 0.5
 MEMORY_EVERY_S = 5.0
@@ -48,33 +48,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     resume: str | None = None
     checkpoint_every_s: float = 60.0
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. Rates count distinct trained steps from the first environment step on."""
-
-    env_steps: int
-    env_steps_per_s: float | None
-    steady_env_steps_per_s: float | None  # between first and last update
-    predicted_env_steps_per_s: float
-    episodes: int
-    ep_rew_mean: float | None
-    success_once: float | None
-    first: Scores  # over the first episodes, to compare with
-    ledger: Ledger
-    staleness: dict[str, float]
-    restarts: int
-    replans: int
-    checkpoint: str | None
-    weights_sha256: str | None
-    updates: int
-    seconds: float
-    start_to_first_step_s: float | None
-    start_to_first_update_s: float | None
-    memory_bytes: int
-    stages: dict[str, dict[str, float]]
-    ended: str  # "done", "SIGINT", "SIGTERM", "time limit"
-    run_dir: str
 
 
 Watch = Callable[["Run"], None]
@@ -135,7 +108,7 @@ class Run:
         finally:
             self._stop()
             ledger = read_ledger(self.slab, self.segments)
-            summary = self._summary(ledger)
+            summary = summarise(self, ledger)
             self._close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -295,6 +268,16 @@ class Run:
     # -- accounts --------------------------------------------------------------------------------
 
     @property
+    def ended(self) -> str:
+        """What ended the run: "done", "time limit", or a signal's name."""
+        return self._ended
+
+    @property
+    def saved(self) -> Saved | None:
+        """The last checkpoint."""
+        return self._saved
+
+    @property
     def signalled(self) -> int | None:
         """The signal that ended the run, if one did."""
         return self._signal
@@ -318,36 +301,3 @@ class Run:
             entry["batch"] = entry["items"] / max(entry["firings"], 1.0)
             entry["seconds"] = entry["busy_s"] / max(entry["firings"], 1.0)
         return found
-
-    def _summary(self, ledger: Ledger) -> Summary:
-        progress = self.progress
-        recent = score(progress.recent)
-        total, steps, most = (int(value) for value in self.slab["staleness"])
-        return Summary(
-            env_steps=progress.trained,
-            env_steps_per_s=progress.overall_rate(),
-            steady_env_steps_per_s=progress.steady_rate(),
-            predicted_env_steps_per_s=self.plan.prediction.throughput_env_steps_per_s,
-            episodes=progress.episodes,
-            ep_rew_mean=recent.ep_rew_mean,
-            success_once=recent.success_once,
-            first=score(progress.first),
-            ledger=ledger,
-            staleness={"mean": total / max(steps, 1), "max": most},
-            restarts=0,
-            replans=0,
-            checkpoint=None if self._saved is None else self._saved.path,
-            weights_sha256=None if self._saved is None else self._saved.weights_sha256,
-            updates=0 if progress.update is None else progress.update.version,
-            seconds=time.monotonic() - progress.began,
-            start_to_first_step_s=_since(progress.began, progress.first_step_at),
-            start_to_first_update_s=_since(progress.began, progress.first_update_at),
-            memory_bytes=self.memory,
-            stages=self.stage_clocks(),
-            ended=self._ended,
-            run_dir=str(self.directory.path),
-        )
-
-
-def _since(began: float, when: float | None) -> float | None:
-    return None if when is None else when - began

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class Echo:
     """A policy body that answers the observation's first number plus its weight."""
 
     noise_size = 1
-    noise_kind = "normal"
+    noise_kind: Literal["normal", "uniform"] = "normal"
 
     def __init__(self) -> None:
         self.weight = 0.0

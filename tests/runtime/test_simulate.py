@@ -185,6 +185,4 @@ def test_in_steady_state_stepping_allocates_nothing_that_stays() -> None:
         turn()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    for body in bench.worker._seats:
-        body.body.seeds.clear()
     assert grown < 20_000
