@@ -38,9 +38,7 @@ from ebrl.frontend.stage import dotted_name
 
 
 def check(graph: Graph, *, probe_limit_s: float | None = None) -> Program:
-    """The checked graph as data. GraphError with all diagnostics, in reading order, where it is
-    wrong.
-    """
+    """The checked graph as data. GraphError with every diagnostic where it is wrong."""
     program, diagnostics = diagnose(graph, probe_limit_s=probe_limit_s)
     if program is None:
         raise GraphError.of(diagnostics)
@@ -106,9 +104,7 @@ def _chunk(graph: Graph) -> int:
 def _describe(
     graph: Graph, simulator: Declaration, limit_s: float | None
 ) -> tuple[Description | None, list[Diagnostic]]:
-    """Ask the environment: in a process of its own, unless its class says that it need not be
-    (`probed`).
-    """
+    """Ask the environment, in a process of its own unless its class says `probed = False`."""
     stage = simulator.stage
     assert stage is not None
     try:

@@ -77,8 +77,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One port of one declared stage. `port` is None where the stage has no such port (and `name`
-    then is that of the port which was probably meant).
+    """One port of one declared stage.
+
+    `port` is None where the stage has no such port; `name` is then what was probably meant.
     """
 
     declaration: Declaration

@@ -34,9 +34,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
 
 
 def ask(stage: Stage) -> Description:
-    """Call the simulator's `describe()` in this process. GraphError where the answer makes no
-    sense.
-    """
+    """Call `describe()` in this process. GraphError where the answer makes no sense."""
     describe = getattr(stage, "describe", None)
     if not callable(describe):
         _wrong(stage, "it has no describe()", "subclass ebrl.Simulator")

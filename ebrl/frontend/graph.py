@@ -25,10 +25,12 @@ KINDS = {"simulate": "Simulator", "generate": "Policy", "train": "Learner"}
 class Graph:
     """A pipeline: stages and typed edges between their ports.
 
-    graph = ebrl.Graph("pushcube-ppo")
-    sim = graph.simulate(ManiSkill("PushCube-v1"), envs=32)
-    act = graph.generate(MLPPolicy(hidden=(256, 256)))
-    sim.obs >> act.obs
+    Its methods declare stages and return nodes whose attributes are ports:
+
+        graph = ebrl.Graph("pushcube-ppo")
+        sim = graph.simulate(ManiSkill("PushCube-v1"), envs=32)
+        act = graph.generate(MLPPolicy(hidden=(256, 256)))
+        sim.obs >> act.obs
     """
 
     name: str
@@ -52,9 +54,7 @@ class Graph:
         return self._declare(stage, name, "generate")
 
     def train(self, stage: Stage, *, name: str | None = None, max_staleness: int = 1) -> Node:
-        """The learner. `max_staleness`: policy versions between acting and training; 0 is
-        synchronous.
-        """
+        """The learner. `max_staleness`: versions from acting to training; 0 is synchronous."""
         return self._declare(stage, name, "train", max_staleness=max_staleness)
 
     def stage(self, stage: Stage, *, name: str | None = None) -> Node:
@@ -107,9 +107,7 @@ class Graph:
         return Path(self.path).parent if self.path else Path.cwd()
 
     def single_edges(self) -> Iterator[tuple[int, Edge]]:
-        """Edges with their index, without those into an input that already has one (a fault of its
-        own).
-        """
+        """Edges by index, without second ones into an input (a fault of their own)."""
         taken: set[tuple[str, str]] = set()
         for number, edge in enumerate(self.edges):
             if edge.target.key not in taken:

@@ -45,9 +45,7 @@ _TAIL_LINES = 8
 def probe(
     stage: Stage, *, path: str, sha256: str, name: str, where: str, limit_s: float | None = None
 ) -> Description:
-    """The description of the simulator `name` of the graph at `path`. GraphError where it cannot
-    tell.
-    """
+    """What the simulator `name` of the graph at `path` is. GraphError where it cannot tell."""
     limit_s = _limit_s() if limit_s is None else limit_s
     key = _key(stage)
     if (known := recall("probe", key)) is not None:

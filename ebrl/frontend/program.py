@@ -42,9 +42,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """The action of one environment step. `low`/`high` are flat, for a box; `n` is for a discrete
-    one.
-    """
+    """The action of one environment step. `low`, `high`: flat, of a box; `n`: of a discrete."""
 
     kind: Literal["box", "discrete"]
     dtype: str

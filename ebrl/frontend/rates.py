@@ -35,9 +35,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Firings of each stage per firing of the reference; flows that contradict them; stages
-    without.
-    """
+    """Firings per firing of the reference, flows that contradict them, stages without."""
 
     firings: dict[str, Fraction]
     conflicts: tuple[Flow, ...]
@@ -116,9 +114,7 @@ def deadlocks(
 
 
 def _run(repetition: Mapping[str, int], flows: Sequence[Flow]) -> Deadlock | None:
-    """Fire every stage as often as an iteration asks for; where that ends early, the cycle that
-    waits.
-    """
+    """Play one iteration; where it gets stuck, the cycle that waits."""
     tokens = [Fraction(flow.initial * flow.reuse) for flow in flows]
     left = dict(repetition)
     moved = True
@@ -148,8 +144,7 @@ def _run(repetition: Mapping[str, int], flows: Sequence[Flow]) -> Deadlock | Non
 
 
 def least_capacity(flow: Flow) -> Fraction:
-    """The smallest buffer with which a lone pair of stages does not block: p + c − gcd(p, c) + d
-    mod gcd.
+    """The smallest buffer of a pair that does not block: p + c − gcd(p, c) + d mod gcd.
 
     Bhattacharyya, Murthy and Lee, "Software Synthesis from Dataflow Graphs" (1996), for d ≤ p + c −
     gcd.
@@ -160,9 +155,7 @@ def least_capacity(flow: Flow) -> Fraction:
 
 
 def capacity(flow: Flow, firings: Mapping[str, Fraction], *, iterations: Fraction) -> int:
-    """Tokens on the flow while at most `iterations` firings of the reference are in flight, rounded
-    up.
-    """
+    """Most tokens, rounded up, with `iterations` firings of the reference in flight."""
     in_flight = math.ceil(firings[flow.source] * flow.produce * iterations)
     return max(in_flight, math.ceil(least_capacity(flow)))
 

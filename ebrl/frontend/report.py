@@ -22,9 +22,7 @@ _DRAW = {"text": as_text, "dot": as_dot, "svg": as_svg}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One examination. `program` is there when nothing is wrong, `drawing` when one was asked for
-    too.
-    """
+    """One examination: the program where nothing is wrong, else diagnostics."""
 
     path: str
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -74,9 +72,7 @@ def put(drawing: str, output: Path) -> None:
 
 
 def told(report: Report, drawn_to: Path | None = None) -> str:
-    """For the terminal: the drawing if one was asked for, the listing of a sound graph, or the
-    faults.
-    """
+    """For the terminal: the faults, or the drawing that was asked for, or the listing."""
     if report.program is None:
         count = len(report.diagnostics)
         faults = "\n\n".join(str(each) for each in report.diagnostics)

@@ -45,8 +45,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Spec(Mapping[str, Tensor]):
-    """Named tensors. `Spec("float32", (35,))` is a bare tensor; `Spec({"rgb": Spec(...), ...})`
-    nests.
+    """Named tensors. `Spec("float32", (35,))` is a bare one, `Spec({"rgb": Spec(...)})` nests.
 
     A GraphError says what is wrong with a dtype, a dimension or a name.
     """

@@ -63,9 +63,7 @@ def test_a_wrong_graph_says_in_its_first_line_what_is_wrong(file: Path):
 
 
 def test_without_its_fault_the_graph_is_sound(tmp_path: Path):
-    """What all the wrong graphs have in common is right, so each diagnostic is due to its own
-    fault.
-    """
+    """What all of them have in common is right: each diagnostic is due to its own fault."""
     sound = (FOLDER / "edge_written_twice.py").read_text().splitlines()
     (tmp_path / "toy.py").write_text((FOLDER / "toy.py").read_text())
     file = tmp_path / "sound.py"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 
 def spread(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """Minimise `Σ weight · (x − wanted)²` with `x[i] ≥ x[i − 1] + gaps[i]`; `gaps[0]` does not
-    count.
+    """Minimise `Σ weight · (x − wanted)²` with `x[i] ≥ x[i − 1] + gaps[i]` for i > 0.
 
     Isotonic regression by pooling adjacent violators, exact (Barlow et al., 1972).
     """

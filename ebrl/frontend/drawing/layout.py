@@ -27,9 +27,7 @@ STUB = 16.0  # level piece at either end of a wire
 
 @dataclass(slots=True, kw_only=True)
 class Box:
-    """What is to be placed: `head` and `foot` are the heights above the first and below the last
-    port.
-    """
+    """What is to be placed. `head`, `foot`: heights above the first, below the last port."""
 
     name: str
     width: float

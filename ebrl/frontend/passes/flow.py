@@ -31,9 +31,7 @@ _LATEST = 2  # one that is read and one that is written
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """By stage: firings per environment step. By edge index: tokens before the start, and the
-    bound.
-    """
+    """Firings per environment step; by edge index, tokens at the start and the bound."""
 
     firings: dict[str, Fraction]
     initial: dict[int, int]

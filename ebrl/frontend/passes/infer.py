@@ -49,8 +49,9 @@ def behaviour_of(action: Spec) -> Spec:
 
 
 def infer(graph: Graph, known: Mapping[Key, Spec], *, complete: bool) -> Types:
-    """Type every edge. `known`: what the environment told. `complete`: no reported fault keeps a
-    type away.
+    """Type every edge.
+
+    `known`: what the environment told. `complete`: no reported fault keeps a type away.
     """
     types = {**_declared(graph), **known}
     _propagate(graph, types)

@@ -19,9 +19,7 @@ from ebrl.frontend.program import TrainingProgram
 
 
 def training_of(graph: Graph, learner: Declaration) -> TrainingProgram:
-    """The learner's numbers, already found sound; an edge may ask for fresher data than the
-    learner.
-    """
+    """The learner's sound numbers; an edge may ask for fresher data than the learner."""
     allowed = staleness(learner)
     assert isinstance(allowed, int)
     stage = learner.stage
