@@ -25,6 +25,8 @@ from ebrl.stages.envs.layers import Mode, autoreset_mode, peel
 from ebrl.stages.envs.observe import RefusedError, Writer, writer
 from ebrl.stages.protocols import Array, StepResult
 
+_new = tuple.__new__
+
 
 class GymnasiumEnvironment:
     """`gymnasium.Env`, or a vector of one of them, as a `protocols.Environment`.
@@ -101,12 +103,15 @@ class GymnasiumEnvironment:
             write(value, obs)
         except RefusedError as error:
             self._refuse("obs", str(error))
-        success = info.get("success")
-        if success is None:
-            success = info.get("is_success")
-        if success is not None:
-            success = bool(success)
-        return StepResult(reward, terminated, truncated, success)
+        success = None
+        if info:
+            success = info.get("success")
+            if success is None:
+                success = info.get("is_success")
+            if success is not None:
+                success = bool(success)
+        # What StepResult(...) does, without its call through Python.
+        return _new(StepResult, (reward, terminated, truncated, success))
 
     def close(self) -> None:
         self._env.close()
