@@ -21,7 +21,7 @@ from ebrl.frontend.spec import Dim
 
 # Machines that run several suites at once are slow; nothing here depends on time.
 quick = settings(
-    max_examples=150,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

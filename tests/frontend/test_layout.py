@@ -12,7 +12,7 @@ from ebrl.frontend.drawing.isotonic import spread
 from ebrl.frontend.drawing.layout import Box, Wire, place
 
 # Machines that run several suites at once are slow; nothing here depends on time.
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
 
 

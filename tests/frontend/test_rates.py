@@ -22,7 +22,7 @@ from ebrl.frontend.rates import (
 )
 
 # Machines that run several suites at once are slow; nothing here depends on time.
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 counts = st.integers(1, 12)
 fractions = st.builds(Fraction, st.integers(1, 9), st.integers(1, 9))
 

@@ -13,7 +13,7 @@ from ebrl.errors import GraphError
 from ebrl.frontend.spec import DTYPES, Spec, Tensor
 
 # Machines that run several suites at once are slow; nothing here depends on time.
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 tensors = st.builds(
     Tensor,
     st.sampled_from(DTYPES),
