@@ -29,6 +29,8 @@ from ebrl.runtime.measure import Reply, Request
 SIMULATORS = 4  # simulators measured at the same time, at most
 BUDGET_S = 3.0
 TIMEOUT_S = 300.0
+MOST_SIMULATED = 32  # environments in one process
+MOST_ANSWERED = 256  # environments answered at once
 PACKAGES = ("ebrl", "torch", "numpy", "gymnasium", "mani-skill", "sapien")
 
 
@@ -109,8 +111,8 @@ def _requests(program: Program, graph: Path, budget_s: float) -> list[Request]:
     policy = program.of_kind("generate")[0].name
     simulators = min(len(os.sched_getaffinity(0)), SIMULATORS)
     roles: tuple[tuple[Role, int], ...] = (
-        ("simulate", max(1, program.environment.max_count // simulators)),
-        ("generate", program.environment.max_count),
+        ("simulate", min(MOST_SIMULATED, max(1, program.environment.max_count // simulators))),
+        ("generate", min(MOST_ANSWERED, program.environment.max_count)),
         ("train", 1),
     )
     return [

@@ -28,6 +28,18 @@ def check(plan: Plan) -> None:
 
 
 def _stages(plan: Plan) -> list[Diagnostic]:
+    reused = [edge for edge in plan.program.edges if edge.reuse != 1]
+    if reused:
+        return [
+            Diagnostic(
+                code="engine-reuse",
+                message=f"{edge.source} >> {edge.target} is to be consumed {edge.reuse} times; the "
+                "local engine trains on every step once",
+                where=edge.where,
+                hint="take reuse from the edge; more passes over a batch are the learner's epochs",
+            )
+            for edge in reused
+        ]
     kinds = sorted(stage.kind for stage in plan.stages)
     if kinds == sorted(THREE_STAGES) and plan.program.environment and plan.program.training:
         return []
