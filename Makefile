@@ -1,6 +1,6 @@
 # Everything works on a fresh machine: each target first sets up .venv as far as it is not there yet.
 #
-#   make demo    learn to push a cube: plan the graph for this machine, run the plan
+#   make demo    learn to push a cube: plan the graph, run the plan, write the report
 #   make test    the tests
 #   make bench   the benchmarks; each prints one table and writes one JSON
 #   make lint    ruff and mypy
@@ -16,6 +16,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell scripts/find_python.sh)
 BIN := .venv/bin
 TESTS ?=
+RUN := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 # A machine without an NVIDIA GPU gets the pinned CPU release of torch, any other the newest.
 CONSTRAINTS := $(shell nvidia-smi -L >/dev/null 2>&1 || echo -c constraints-cpu.txt)
@@ -33,7 +34,8 @@ setup: .venv/installed
 
 demo: setup
 	$(BIN)/ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-	$(BIN)/ebrl execute plan.json --steps 100000
+	$(BIN)/ebrl execute plan.json --steps 100000 --logdir $(RUN)
+	$(BIN)/ebrl report plan.json --run $(RUN) -o report.html
 
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
@@ -41,10 +43,11 @@ test: setup
 bench: setup
 	for each in benchmarks/*.py; do $(BIN)/python "$$each"; done
 
+# Every check runs, so that one run tells everything.
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@status=0; for check in 'ruff check .' 'ruff format --check .' mypy; do \
+	    echo "$$check"; $(BIN)/$$check || status=1; \
+	done; exit $$status
 
 clean:
 	rm -rf .venv .peers runs plan.json report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis
