@@ -179,7 +179,7 @@ def _rows(path: Path) -> tuple[list[Row], bool]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _malformed(f"{path}: line {at}", str(error)) from error
         for key in NEEDED:
-            if not isinstance(row.get(key), int | float):
+            if isinstance(row.get(key), bool) or not isinstance(row.get(key), int | float):
                 raise _malformed(f"{path}: line {at}", f"`{key}` is not a number")
         rows.append(row)
     return rows, cut
