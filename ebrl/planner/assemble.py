@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ebrl.frontend.program import Program
 from ebrl.planner import layout, profile
@@ -37,6 +38,7 @@ from ebrl.planner.request import CompileOptions
 from ebrl.planner.space import Space
 from ebrl.planner.telling import bottleneck, notes
 
+PROVEN = 1e-3
 UNMADE = Made(version="", solver="", solve_s=0.0, total_s=0.0, created_at="")
 
 
@@ -96,13 +98,20 @@ def plan(
             gap=max(0.0, best.bound - binding.throughput) / best.bound,
             bottleneck=name,
             why=why,
-            status="optimal" if best.found.status == "optimal" else "time limit",
+            status=_status(best),
         ),
         pins=options.pins,
         interference=_met(space, binding),
         notes=notes(space, stages),
         made=UNMADE,
     )
+
+
+def _status(best: Result) -> Literal["optimal", "time limit", "effort limit"]:
+    """Optimal is what is proven to a tenth of a percent; else what stopped the search."""
+    if best.bound - best.value <= PROVEN * abs(best.bound):
+        return "optimal"
+    return "time limit" if best.found.status == "time limit" else "effort limit"
 
 
 def _met(space: Space, binding: Binding) -> tuple[Interference, ...]:
@@ -149,8 +158,7 @@ def _seats(space: Space, cluster: Cluster, binding: Binding, count: int) -> dict
         for demand in space.demands:
             mine = [seat for seat in here if seat.option.stage == demand.name]
             if demand.loop and environments:
-                _give_environments(demand, mine, first, environments)
-                mine = [seat for seat in mine if seat.environments is not None]
+                _give_environments(space, demand, mine, first, environments)
             seats[demand.name].extend(mine)
         first += environments
     _give_shares(space, seats)
@@ -233,17 +241,26 @@ def _cores(seat: _Seat) -> float:
     return seat.option.cores
 
 
-def _give_environments(demand: Demand, seats: list[_Seat], first: int, count: int) -> None:
-    """Contiguous ranges, in proportion to what each replica does."""
+def _give_environments(
+    space: Space, demand: Demand, seats: list[_Seat], first: int, count: int
+) -> None:
+    """Contiguous ranges: what each seat was planned for, the rest in proportion to what it does."""
     weights = [max(1, round(1e6 * seat.option.rate * max(seat.busy, 1e-3))) for seat in seats]
-    limits = [
-        seat.option.resident if demand.holds and seat.option.resident else count for seat in seats
+    least = [
+        1
+        if demand.holds and seat.device is None
+        else seat.option.resident or seat.option.batch * space.groups
+        for seat in seats
     ]
+    limits = [
+        seat.option.resident - low if demand.holds and seat.option.resident else count
+        for seat, low in zip(seats, least, strict=True)
+    ]
+    more = parts(max(0, count - sum(least)), weights, limits)
     begin = first
-    for seat, size in zip(seats, parts(count, weights, limits), strict=True):
-        if size:
-            seat.environments = (begin, begin + size)
-            begin += size
+    for seat, low, extra in zip(seats, least, more, strict=True):
+        seat.environments = (begin, begin + low + extra)
+        begin += low + extra
 
 
 def _give_shares(space: Space, seats: dict[str, list[_Seat]]) -> None:
@@ -289,6 +306,7 @@ def _stage(
         utilisation=min(1.0, demand.items * throughput / capacity) if capacity else 0.0,
         source=weakest([seat.option.source for seat in mine]),  # type: ignore[arg-type]
         memory_bytes=common.memory_bytes or common.ram_bytes,
+        shards=space.mode.shards if demand.learns and space.mode else 1,
         replicas=replicas,
     )
 

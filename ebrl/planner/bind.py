@@ -25,6 +25,9 @@ from ebrl.planner.solver import INFINITY, Model, solve
 from ebrl.planner.space import Pattern, Space
 
 ROUNDS = 20
+PRICING_EFFORT = 60  # nodes of the search tree
+MASTER_EFFORT = 2000
+PROMISING = 40  # patterns that a node is made of, beside those in use
 SLACK = 1e-9
 
 
@@ -192,7 +195,7 @@ def _generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
             break
     for _ in range(ROUNDS):
         master = _master(space, kinds, tangents, scale)
-        outcome = solve(master.model, relative_gap=resolution / 8)
+        outcome = solve(master.model, relative_gap=resolution / 8, node_limit=MASTER_EFFORT)
         more = _cut(space, master, outcome.values, scale) if outcome.values else []
         if not more:
             break
@@ -272,8 +275,8 @@ def _cut(space: Space, master: _Master, values: Sequence[float], scale: float) -
 
 
 def _prepared(found: Allocation, k: int) -> tuple[Pattern, ...]:
-    """Patterns that a node may be made of: those in use and those that came near."""
-    return found.space.classes[k].patterns
+    """Patterns that a node may be made of: those in use and the most promising ones."""
+    return tuple(dict.fromkeys((*sorted(found.devices[k]), *found.promising[k][:PROMISING])))
 
 
 def _best_node(
@@ -288,5 +291,5 @@ def _best_node(
         if row[0] in ("rollout", "capacity", "pace"):
             scaled[row] = -prices[row] / unit if row[0] != "pace" else prices[row] / unit
     charge(made, space, scaled)
-    outcome = solve_node(made, resolution=1e-4)
+    outcome = solve_node(made, resolution=5e-4, node_limit=PRICING_EFFORT)
     return read(space, k, made, outcome) if outcome.values else None

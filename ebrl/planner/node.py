@@ -22,6 +22,7 @@ from ebrl.planner.space import SHARED_CORES, ClassSpace, Pattern, Space
 HEADROOM = 0.9  # how busy one simulating process on pooled cores should be planned
 # Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
 PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
+NODE_EFFORT = 500  # nodes of the search tree
 GLOBAL = ("ranks", "shares", "staleness", "most environments", "pin")
 
 
@@ -110,8 +111,10 @@ def charge(made: Built, space: Space, prices: Mapping[milp.Row, float]) -> None:
         model.high[made.learner] = min(model.high[made.learner], 1e9)
 
 
-def solve_node(made: Built, *, resolution: float = 1e-6) -> Outcome:
-    return solve(made.model, relative_gap=resolution)
+def solve_node(
+    made: Built, *, resolution: float = 1e-6, node_limit: int | None = NODE_EFFORT
+) -> Outcome:
+    return solve(made.model, relative_gap=resolution, node_limit=node_limit)
 
 
 def read(space: Space, k: int, made: Built, outcome: Outcome) -> NodeFill:

@@ -130,14 +130,15 @@ def device_options(
     rates = batches[None, :] / seconds
     worth_it = _gains(rates[-1])
     steps = [_gains(rates[:, b]) for b in range(len(batches))]
-    ram = _host_ram(time.points, stage.work)
+    ram = host_ram(time.points, stage.work)
     found: list[Option] = []
     for b in np.flatnonzero(worth_it):
         batch = int(batches[b])
         resident = batch * scale.groups if demand.holds else 0
-        memory = _memory(time, device, cores, max(batch, resident), stage.work) + CONTEXT_BYTES
-        if demand.learns and stage.work is not None:
-            memory -= int(stage.work.state_bytes * (1 - 1 / scale.shards))
+        memory = device_bytes(
+            time, device, cores, max(batch, resident), stage.work,
+            shards=scale.shards if demand.learns else 1,
+        )  # fmt: skip
         if memory > device.memory_bytes:
             continue
         for q in np.flatnonzero(steps[b]):
@@ -174,20 +175,31 @@ def _host_cores(points: Sequence[Point], stage: str, pins: Sequence[Pin]) -> flo
     return pin if pin is not None else max((point.cores for point in points), default=1.0)
 
 
-def _host_ram(points: Sequence[Point], work: Work | None) -> int:
+def host_ram(points: Sequence[Point], work: Work | None) -> int:
+    """Host memory of one replica on a device."""
     measured = max((point.ram_bytes for point in points), default=0)
     return measured or int(work.ram_bytes if work is not None else 0)
 
 
-def _memory(
-    time: StageTime, device: DeviceKind, cores: float, batch: int, work: Work | None
+def device_bytes(
+    time: StageTime,
+    device: DeviceKind,
+    cores: float,
+    batch: int,
+    work: Work | None,
+    *,
+    shards: int = 1,
 ) -> int:
-    """Resident on the device; by arithmetic where a profile states no memory."""
+    """What one replica holds on its device: as profiled (by arithmetic where a profile states no
+    memory), less the state that other ranks hold, and the process's own context."""
     estimate = ask(time, device.sms, cores, batch)
     assert estimate is not None
-    stated = all(point.bytes > 0 for point in time.points)
     memory = int(estimate.bytes)
-    return memory if stated or work is None else max(memory, int(roofline.memory(work, batch)))
+    if work is not None and any(point.bytes == 0 for point in time.points):
+        memory = max(memory, int(roofline.memory(work, batch)))
+    if work is not None:
+        memory -= int(work.state_bytes * (1 - 1 / shards))
+    return memory + CONTEXT_BYTES
 
 
 def _not_granted(device: DeviceKind, stage: str, sms: int) -> PlanError:

@@ -124,6 +124,22 @@ def priced(
     return found[:most]
 
 
+def ranked(space: Space, k: int, worths: Worths, prices: Prices) -> list[Pattern]:
+    """The class's patterns, those that pay best for their device first."""
+    each = space.classes[k]
+    worth = worths.at(prices, len(each.on_device))
+
+    def value(pattern: Pattern) -> float:
+        gains = []
+        for o in pattern.members:
+            slow = 1.0 if space.apart(each.on_device[o]) else pattern.slowdown
+            gains.append((worth[o][0] / slow, worth[o][1]))
+        works = [gain for gain, _ in gains]
+        return (max(works) if pattern.turns else sum(works)) + sum(sits for _, sits in gains)
+
+    return sorted(each.patterns, key=lambda pattern: (-value(pattern), pattern))
+
+
 def near(
     space: Space, k: int, worths: Worths, prices: Prices, *, allowance: float, most: int
 ) -> list[Pattern] | None:

@@ -52,6 +52,7 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: float
     source: Source
     memory_bytes: int = 0  # per replica
+    shards: int = 1  # ranks that a learner's optimizer state is split over
     replicas: tuple[Replica, ...]
 
     @property
@@ -88,7 +89,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     gap: float  # (bound - throughput) / bound
     bottleneck: str  # a stage's name, or "environments", "staleness", …
     why: str
-    status: Literal["optimal", "time limit"] = "optimal"
+    status: Literal["optimal", "time limit", "effort limit"] = "optimal"
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):

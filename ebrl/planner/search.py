@@ -12,13 +12,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ebrl.planner import milp, patterns
 from ebrl.planner.learning import Cut, cuts, first_cuts, throughput
 from ebrl.planner.milp import Built
 from ebrl.planner.patterns import Worths
-from ebrl.planner.solver import Outcome, solve
+from ebrl.planner.solver import Outcome, Status, solve
 from ebrl.planner.space import ClassSpace, Pattern, Space
 
 ROUNDS = 60
@@ -27,6 +26,8 @@ FIRST_ALLOWANCE = 5e-3  # of throughput
 FEW_DEVICES = 64  # up to here taking turns can matter
 SPARE = 150  # patterns beside those of the relaxation in the first integer program
 MOST = 1500  # patterns in the last one
+NODES = 4000  # of the search tree, where one node's devices are all there is
+ROUGH, ROUGH_NODES = 2e-2, 30  # gap and effort where kinds of nodes are generated afterwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Allocation:
     """Counts, by class: devices a pattern, replicas of an option on cores; and what they give."""
 
     space: Space
+    promising: tuple[tuple[Pattern, ...], ...]  # by class: patterns, best first
     devices: tuple[Mapping[Pattern, int], ...]
     replicas: tuple[Mapping[int, int], ...]
     busy: tuple[Mapping[int, float], ...]  # option on cores → replicas' worth of time
@@ -64,7 +66,7 @@ class Found:
 
     allocation: Allocation | None
     bound: float
-    status: Literal["optimal", "time limit", "infeasible"]
+    status: Status
     solver: str
     seconds: float
 
@@ -90,18 +92,15 @@ def relax(space: Space) -> Relaxed:
     space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
     listed = _listed(space)
     worths = [Worths(space, k) for k in range(len(space.classes))]
-    scale = 0.0
+    scale = _scale(space)
     for _ in range(ROUNDS):
-        made = milp.build(space, tangents, scale or 1.0)
+        made = milp.build(space, tangents, scale)
         outcome = solve(made.model, relaxed=True)
         if not outcome.values:
             return Relaxed(
                 space=space, feasible=False, bound=0.0, cuts=tuple(tangents), scale=1.0, prices={},
                 seconds=time.perf_counter() - begun, values={},
             )  # fmt: skip
-        if not scale:
-            scale = max(outcome.values[made.throughput], 1e-9)
-            continue
         more = _tangents(made, outcome, 1e-7)
         tangents += more
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}
@@ -124,6 +123,21 @@ def relax(space: Space) -> Relaxed:
         seconds=time.perf_counter() - begun,
         values=values,
     )
+
+
+def _scale(space: Space) -> float:
+    """Environment steps a second, roughly: what the scarcest stage could do with all hardware."""
+    least = math.inf
+    for demand in space.demands:
+        rate = 0.0
+        for each in space.classes:
+            node = each.node
+            mine = [o for o in each.on_device if o.stage == demand.name]
+            rate += node.count * node.devices * max((o.rate for o in mine), default=0.0)
+            cores = [o for o in each.on_cores if o.stage == demand.name]
+            rate += node.count * node.cores * max((o.rate / o.cores for o in cores), default=0.0)
+        least = min(least, rate / demand.items)
+    return max(least, 1e-9)
 
 
 ROLLOUT_ONLY = Cut(rollout=1.0, learner=0.0, constant=0.0)
@@ -178,27 +192,32 @@ def best(relaxed: Relaxed, *, time_limit_s: float, resolution: float) -> Found:
     """
     begun = time.perf_counter()
     space = relaxed.space
+    single = sum(each.node.count for each in space.classes) == 1
     unit = relaxed.scale if space.objective == "throughput" else 1.0
     tangents = list(relaxed.cuts)
     listed = _listed(space)
     if not listed:
         space = _joined(space, relaxed.prices, FIRST_ALLOWANCE, SPARE) or space
-    made, outcome = _integers(space, tangents, relaxed.scale, time_limit_s, resolution)
+    made, outcome = _integers(
+        space, tangents, relaxed.scale, time_limit_s, resolution if single else ROUGH, single
+    )
     bound = outcome.bound if listed else relaxed.bound / unit
-    if not listed and outcome.values and bound - outcome.objective > resolution * abs(bound):
+    if single and not listed and outcome.values and bound - outcome.objective > resolution * abs(bound):
         gap = bound - outcome.objective
         wider = _joined(relaxed.space, relaxed.prices, gap * (1 + 1e-6), MOST)
         left = time_limit_s - (time.perf_counter() - begun)
         if wider is not None and wider.classes == space.classes:
             bound = outcome.bound
         elif wider is not None and left > 0:
-            again, result = _integers(wider, tangents, relaxed.scale, left, resolution)
+            again, result = _integers(
+                wider, tangents, relaxed.scale, left, resolution, single
+            )
             if result.values and result.objective >= outcome.objective:
                 made, outcome = again, result
             if result.values:
                 bound = min(bound, max(result.bound, outcome.objective))
     return Found(
-        allocation=allocation(made, outcome) if outcome.values else None,
+        allocation=allocation(made, outcome, relaxed.prices) if outcome.values else None,
         bound=min(bound * unit, relaxed.bound),
         status=outcome.status,
         solver=outcome.solver,
@@ -230,22 +249,34 @@ def _joined(
 
 
 def _integers(
-    space: Space, tangents: list[Cut], scale: float, time_limit_s: float, resolution: float
+    space: Space,
+    tangents: list[Cut],
+    scale: float,
+    time_limit_s: float,
+    resolution: float,
+    single: bool,
 ) -> tuple[Built, Outcome]:
     """The integer program over the space's patterns; tangents are added until they hold."""
     begun = time.perf_counter()
     for _ in range(ROUNDS):
         made = milp.build(space, tangents, scale)
         left = max(0.5, time_limit_s - (time.perf_counter() - begun))
-        outcome = solve(made.model, time_limit_s=left, relative_gap=resolution / 4)
+        outcome = solve(
+            made.model,
+            time_limit_s=left,
+            relative_gap=resolution / 4,
+            node_limit=NODES if single else ROUGH_NODES,
+        )
         more = _tangents(made, outcome, resolution / 8)
-        if not more or outcome.status == "time limit":
+        if not more or outcome.status in ("time limit", "effort limit"):
             break
         tangents += more
     return made, outcome
 
 
-def allocation(made: Built, outcome: Outcome) -> Allocation:
+def allocation(
+    made: Built, outcome: Outcome, prices: Mapping[milp.Row, float]
+) -> Allocation:
     """Read the counts."""
     space, values = made.space, outcome.values
     classes = range(len(space.classes))
@@ -257,6 +288,12 @@ def allocation(made: Built, outcome: Outcome) -> Allocation:
 
     return Allocation(
         space=space,
+        promising=tuple(
+            tuple(patterns.ranked(space, k, Worths(space, k), prices))
+            if space.classes[k].on_device
+            else ()
+            for k in classes
+        ),
         devices=tuple({p: round(v) for p, v in of(made.devices, k, 0.5).items()} for k in classes),  # type: ignore
         replicas=tuple({j: round(v) for j, v in of(made.replicas, k, 0.5).items()} for k in classes),  # type: ignore
         busy=tuple(of(made.busy_cores, k, 1e-9) for k in classes),  # type: ignore

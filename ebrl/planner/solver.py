@@ -1,8 +1,9 @@
 """The one place that speaks to PuLP: a linear program in, an outcome that says what it is out.
 
 Invariants: every solve of a process uses one thread (HiGHS refuses a second thread count), so equal
-inputs give equal outcomes; a run that met its time limit is never called optimal, and carries its
-incumbent and its bound. Nothing here is taken for proof: `verify` checks the plan again.
+inputs give equal outcomes; effort is limited by nodes of the search tree, not by time, so the load of
+the machine does not show; a run that met a limit is never called optimal, and carries its incumbent
+and its bound. Nothing here is taken for proof: `verify` checks the plan again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal
 
 from ebrl.errors import PlanError
 
-Status = Literal["optimal", "time limit", "infeasible"]
+Status = Literal["optimal", "time limit", "effort limit", "infeasible"]
 INFINITY = math.inf
 
 
@@ -115,6 +116,10 @@ def solve(
     try:
         with _silence():
             problem.solve(engine)
+    except KeyError:
+        # PuLP has no word for a node limit, after it has read the solution: `_verdict` has one.
+        if name != "HiGHS" or node_limit is None:
+            raise
     except pulp.PulpSolverError as error:
         raise PlanError(
             "solver-failed",
@@ -228,7 +233,9 @@ def _verdict(pulp: Any, problem: Any, name: str) -> tuple[Status, float | None]:
         if any(variable.cat == pulp.LpInteger for variable in problem.variables()):
             bound = -float(engine.getInfo().mip_dual_bound)
             bound = bound if math.isfinite(bound) else INFINITY
-        return ("optimal" if status == kinds.kOptimal else "time limit"), bound
+        if status == kinds.kOptimal:
+            return "optimal", bound
+        return ("time limit" if status == kinds.kTimeLimit else "effort limit"), bound
     if problem.status == pulp.LpStatusInfeasible:
         return "infeasible", None
     optimal = problem.sol_status == pulp.LpSolutionOptimal

@@ -131,4 +131,4 @@ def environment_ranges(
             where=program.path,
             hint=f"use one of {', '.join(map(str, near[-8:]))} environments, or max_staleness=1",
         )
-    return [(n, n, 1) for n in divisors[-COUNTS:]]
+    return [(n, n, 1) for n in reversed(divisors[-COUNTS:])]

@@ -120,7 +120,11 @@ def told(plan: Plan, path: object) -> list[str]:
         f"predicted   {said.throughput_env_steps_per_s:,.1f} environment steps/s, {plan.schedule}, "
         f"max_staleness {plan.max_staleness}",
         f"bound       {said.bound_env_steps_per_s:,.1f} (gap {said.gap:.2%}, "
-        + ("proven)" if said.status == "optimal" else "the solver's time limit was met)"),
+        + {
+            "optimal": "proven)",
+            "time limit": "the time limit was met)",
+            "effort limit": "the best that the search found, not proven)",
+        }[said.status],
         f"bottleneck  {said.bottleneck}: {said.why}",
         f"in flight   {plan.environments.count} environments in {plan.environments.groups} "
         f"group{'s' if plan.environments.groups > 1 else ''}, {buffers.segments} segments of "

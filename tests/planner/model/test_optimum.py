@@ -1,0 +1,33 @@
+"""The model's optimum against trying everything, and against its own bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebrl.planner import search
+from ebrl.planner.bind import bind
+from ebrl.planner.space import Space
+from tests.planner.model import brute, worlds
+
+RESOLUTION = 1e-7
+
+
+def optimum(space: Space) -> tuple[float, float]:
+    """(throughput after binding, bound) of the compiler's search."""
+    relaxed = search.relax(space)
+    assert relaxed.feasible
+    found = search.best(relaxed, time_limit_s=60, resolution=RESOLUTION)
+    if found.allocation is None:
+        return 0.0, found.bound
+    binding = bind(found.allocation, bound=found.bound, resolution=RESOLUTION)
+    return binding.throughput, min(found.bound, relaxed.bound)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_the_optimum_is_that_of_trying_everything(block):
+    for seed in range(20 * block, 20 * block + 20):
+        space = worlds.space(seed)
+        expected = brute.best(space)
+        value, bound = optimum(space)
+        assert value == pytest.approx(expected, rel=2e-6, abs=1e-9), f"seed {seed}"
+        assert bound >= expected * (1 - 1e-6), f"seed {seed}"
