@@ -34,7 +34,7 @@ from ebrl.runtime.summary import Summary, summarise
 
 TICK_S = 0.5
 MEMORY_EVERY_S = 5.0
-STOP_WITHIN_S = 4.0  # of the five that a signal is promised
+STOP_WITHIN_S = 3.5  # of the five that a signal is promised
 WORKERS_WITHIN_S = 1.5  # simulators and policies hold nothing worth waiting for
 START_WITHIN_S = 300.0
 STOP_DONE, STOP_ASKED, STOP_FAILED = 1, 2, 3

@@ -72,6 +72,13 @@ def workers(parent: int) -> list[psutil.Process]:
         return []
 
 
+def title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()).strip()
+    except psutil.Error:  # it has just ended
+        return ""
+
+
 def test_a_run_trains_accounts_for_every_step_and_leaves_what_people_look_for(
     plan: Plan, tmp_path: Path
 ) -> None:
@@ -177,7 +184,7 @@ def test_workers_carry_their_role_where_ps_shows_it(plan: Plan, tmp_path: Path) 
     names = {"ebrl simulate 0", "ebrl simulate 1", "ebrl generate 0", "ebrl train 0"}
 
     def titles() -> set[str]:
-        return {" ".join(each.cmdline()).strip() for each in workers(process.pid)}
+        return {title(each) for each in workers(process.pid)}
 
     try:
         wait_for(lambda: names <= titles())
@@ -194,7 +201,7 @@ def test_a_worker_that_dies_ends_the_run_and_is_named_with_its_fate(
     process = start(write(plan, tmp_path), logdir)
     wait_for(lambda: _rolling_out(logdir, process.pid))
     below = workers(process.pid)
-    victim = next(each for each in below if " ".join(each.cmdline()).strip() == f"ebrl {role}")
+    victim = next(each for each in below if title(each) == f"ebrl {role}")
     victim.kill()
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 1
