@@ -105,9 +105,10 @@ def bases(plan: Plan) -> tuple[Basis, ...]:
 
 def hashes(plan: Plan) -> tuple[Fact, ...]:
     """Of everything that decides the plan."""
+    program = Fact(name="Program", value=plan.program_sha256, note="the checked graph")
     return (
         Fact(name="Graph file", value=plan.program.sha256, note=plan.program.path),
-        Fact(name="Program", value=plan.program_sha256, note="the checked graph"),
+        *([program] if plan.program_sha256 != plan.program.sha256 else []),
         Fact(name="Cluster", value=plan.cluster_sha256, note=plan.cluster.text),
         Fact(name="Profile", value=plan.profile_sha256, note=f"{len(plan.profile)} points"),
         Fact(name="Plan", value=plan.digest(), note="all of the above, and what was decided"),
