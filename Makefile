@@ -41,7 +41,8 @@ test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
 bench: setup
-	for each in benchmarks/*.py; do $(BIN)/python "$$each"; done
+	$(BIN)/python -m benchmarks.runtime
+	if [ -f benchmarks/planner.py ]; then $(BIN)/python -m benchmarks.planner; fi
 
 # Every check runs, so that one run tells everything.
 lint: setup
