@@ -1,6 +1,6 @@
 """Throughput of a whole run, training included, beside the peers': in turn, in the same run.
 
-    python -m benchmarks.runtime [--tasks cartpole pushcube] [--rounds 3] [--steps …]
+    python -m benchmarks.runtime [--tasks cartpole pushcube] [--rounds 3] [--peers sb3 …]
 
 Every round runs each contender once, in a process of its own, so that all of them see the machine
 as it is then; the ratio is taken round by round and its median reported. Counted are distinct trained
