@@ -9,7 +9,6 @@ import typer
 
 if TYPE_CHECKING:
     from ebrl.frontend.program import Program
-    from ebrl.planner.hardware import Cluster
     from ebrl.planner.plan import Plan
     from ebrl.planner.profile import Point
 
@@ -66,8 +65,8 @@ def plan(
       ebrl plan graphs/pi05_libero.py --cluster '4*(a100x8)' --pin generate.batch=32
       ebrl plan graphs/pi05_libero.py --cluster '8*(h100x8)' --minimize cost --at-least 500
 
-    Without --profile, a plan for this machine measures the stages first (seconds, cached); for other
-    hardware the shipped profiles and declared work are used, and what is estimated says so.
+    Without --profile, a plan for cores alone measures the stages here first (seconds, cached); for
+    other hardware the shipped profiles and declared work are used, and what is estimated says so.
     """
     from ebrl.planner.plan import encode
     from ebrl.planner.prepare import Request, prepare
@@ -95,12 +94,12 @@ def plan(
         _tell(made, output)
 
 
-def _calibrate(program: Program, graph: Path, cluster: Cluster) -> tuple[tuple[Point, ...], int]:
+def _calibrate(program: Program, graph: Path) -> tuple[tuple[Point, ...], int]:
     from ebrl.frontend.cache import cache_folder
     from ebrl.runtime.calibrate import calibrate
 
     found = calibrate(
-        program, graph, cluster, cache=cache_folder(), say=lambda text: typer.echo(text, err=True)
+        program, graph, cache=cache_folder(), say=lambda text: typer.echo(text, err=True)
     )
     return found.points, found.weights_bytes
 

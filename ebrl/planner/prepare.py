@@ -1,7 +1,8 @@
-"""From what the user names to a plan: the graph is loaded and checked, the hardware resolved, the stage
-times gathered (profiles, else a calibration of this machine, else the shipped ones), then compiled.
+"""From what the user names to a plan: the graph is loaded and checked, the hardware resolved, the
+stage times gathered (profiles, else a calibration on this machine, else the shipped ones), compiled.
 
-Invariant: a point keeps its provenance on the way; a calibration happens only for this machine, only
+Invariant: a point keeps its provenance on the way; a calibration happens only for hardware without
+devices (its cores are taken to be like this machine's, and the points say whose they are), only
 where no profile was given, and says that it does.
 """
 
@@ -18,7 +19,7 @@ from ebrl.planner.plan import Plan
 from ebrl.planner.profile import Point
 from ebrl.planner.request import CompileOptions
 
-Calibrate = Callable[[Program, Path, Cluster], tuple[tuple[Point, ...], int]]
+Calibrate = Callable[[Program, Path], tuple[tuple[Point, ...], int]]
 """Measures a program's stages on this machine: points, and the bytes of a policy's weights."""
 
 
@@ -54,9 +55,10 @@ def stage_times(
     if request.profiles:
         given = [profile.read(path) for path in request.profiles]
         return program, profile.merge(*given).points
-    if not cluster.local or not _measurable(program):
+    cores_alone = all(node.device is None for node in cluster.nodes)
+    if not cores_alone or not _measurable(program):
         return program, shipped(program)
-    points, weights_bytes = calibrate(program, request.graph, cluster)
+    points, weights_bytes = calibrate(program, request.graph)
     stages = tuple(
         msgspec.structs.replace(stage, weights_bytes=weights_bytes)
         if stage.kind == "generate"

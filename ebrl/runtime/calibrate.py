@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 from ebrl.errors import PlanError
-from ebrl.planner.hardware import Cluster
 from ebrl.planner.plan import Program
 from ebrl.planner.profile import Point
 from ebrl.runtime.boot import Role
@@ -45,7 +44,6 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 def calibrate(
     program: Program,
     graph: Path,
-    cluster: Cluster,
     *,
     cache: Path | None,
     say: Callable[[str], None],
@@ -57,7 +55,7 @@ def calibrate(
     generate; `median_s` is CPU seconds of one batch. `cache`: a folder, or None. PlanError where a
     stage cannot be measured, with the end of what it printed.
     """
-    path = None if cache is None else cache / f"calibration-{_key(program, cluster, budget_s)}.json"
+    path = None if cache is None else cache / f"calibration-{_key(program, budget_s)}.json"
     if path is not None and path.is_file():
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Calibration)
@@ -187,7 +185,7 @@ def _mean(values: Iterable[float]) -> float:
     return sum(found) / len(found)
 
 
-def _key(program: Program, cluster: Cluster, budget_s: float) -> str:
+def _key(program: Program, budget_s: float) -> str:
     versions = []
     for package in PACKAGES:
         try:
@@ -198,7 +196,7 @@ def _key(program: Program, cluster: Cluster, budget_s: float) -> str:
         [stage.fingerprint for stage in program.stages],
         msgspec.to_builtins(program.environment),
         msgspec.to_builtins(program.training),
-        cluster.digest(),
+        len(os.sched_getaffinity(0)),
         _processor(),
         budget_s,
         versions,
