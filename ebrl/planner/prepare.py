@@ -1,5 +1,5 @@
 """From what the user names to a plan: the graph is loaded and checked, the hardware resolved, the
-stage times gathered (profiles, else a calibration on this machine, else the shipped ones), compiled.
+stage times gathered (profiles, else a calibration on this machine, else those shipped), compiled.
 
 Invariant: a point keeps its provenance on the way; a calibration happens only for hardware without
 devices (its cores are taken to be like this machine's, and the points say whose they are), only

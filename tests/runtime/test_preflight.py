@@ -1,0 +1,63 @@
+"""What is asked before anything starts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ebrl.errors import RunError
+from ebrl.planner.plan import Plan
+from ebrl.runtime import preflight
+from tests.runtime.support import GRAPHS, plan_of
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return plan_of(GRAPHS / "cartpole.py")
+
+
+def codes(plan: Plan) -> list[str]:
+    with pytest.raises(RunError) as caught:
+        preflight.check(plan)
+    assert all(each.hint for each in caught.value.diagnostics)
+    return [each.code for each in caught.value.diagnostics]
+
+
+def test_a_plan_for_this_machine_passes(plan: Plan) -> None:
+    preflight.check(plan)
+
+
+def test_a_fourth_stage_is_refused_before_anything_starts(plan: Plan) -> None:
+    reward = msgspec.structs.replace(plan.stages[0], name="reward", kind="reward")
+    assert codes(msgspec.structs.replace(plan, stages=(*plan.stages, reward))) == ["engine-stages"]
+
+
+def test_reuse_is_refused_rather_than_ignored(plan: Plan) -> None:
+    edges = tuple(
+        msgspec.structs.replace(edge, reuse=2) if edge.target == "train.transition" else edge
+        for edge in plan.program.edges
+    )
+    program = msgspec.structs.replace(plan.program, edges=edges)
+    assert codes(msgspec.structs.replace(plan, program=program)) == ["engine-reuse"]
+
+
+def on(plan: Plan, **changes: object) -> Plan:
+    stages = tuple(
+        msgspec.structs.replace(
+            stage,
+            replicas=tuple(
+                msgspec.structs.replace(replica, node=f"n{replica.index}", **changes)
+                for replica in stage.replicas
+            ),
+        )
+        for stage in plan.stages
+    )
+    return msgspec.structs.replace(plan, stages=stages)
+
+
+def test_a_plan_for_several_nodes_is_refused(plan: Plan) -> None:
+    assert codes(on(plan)) == ["hardware-absent"]
+
+
+def test_a_plan_for_more_gpus_than_there_are_is_refused(plan: Plan) -> None:
+    assert "hardware-absent" in codes(on(plan, device=7))
