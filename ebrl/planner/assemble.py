@@ -24,6 +24,7 @@ from ebrl.planner.learning import capacity_for, published_bytes
 from ebrl.planner.node import NodeFill
 from ebrl.planner.options import Option
 from ebrl.planner.plan import (
+    Alternative,
     Buffers,
     Environments,
     Interference,
@@ -33,6 +34,7 @@ from ebrl.planner.plan import (
     Replica,
     StagePlan,
 )
+from ebrl.planner.portfolio import throughput_bound
 from ebrl.planner.profile import Point
 from ebrl.planner.request import CompileOptions
 from ebrl.planner.space import Space
@@ -63,6 +65,7 @@ def plan(
     points: tuple[Point, ...],
     options: CompileOptions,
     best: Result,
+    others: tuple[Alternative, ...] = (),
 ) -> Plan:
     """Everything but `made`."""
     binding = best.binding
@@ -72,6 +75,10 @@ def plan(
     seats = _seats(space, cluster, binding, count)
     stages = tuple(_stage(space, demand, seats, binding.throughput) for demand in space.demands)
     used = _used(program, points)
+    bound = best.bound
+    if options.objective != "throughput":
+        bound = throughput_bound(program, cluster, points, options)
+    bound = max(bound, binding.throughput)
     name, why = bottleneck(space, binding, stages)
     eta = 0 if space.schedule == "synchronous" else (
         options.max_staleness
@@ -94,12 +101,15 @@ def plan(
         buffers=_buffers(program, count, eta, sum(len(s.replicas) for s in stages)),
         prediction=Prediction(
             throughput_env_steps_per_s=binding.throughput,
-            bound_env_steps_per_s=best.bound,
-            gap=max(0.0, best.bound - binding.throughput) / best.bound,
+            bound_env_steps_per_s=bound,
+            gap=max(0.0, best.bound - best.value) / max(abs(best.bound), 1e-12),
+            objective_value=abs(best.value),
+            objective_bound=abs(best.bound),
             bottleneck=name,
             why=why,
             status=_status(best),
         ),
+        alternatives=others,
         pins=options.pins,
         interference=_met(space, binding),
         notes=notes(space, stages),

@@ -20,11 +20,12 @@ from ebrl.planner.learning import cuts as tangents_at
 from ebrl.planner.milp import Row
 from ebrl.planner.node import NodeFill, charge, model_of, read, solve_node, uses
 from ebrl.planner.request import pinned
-from ebrl.planner.search import Allocation, Found
+from ebrl.planner.search import TOLERANCE, Allocation, Found
 from ebrl.planner.solver import INFINITY, Model, solve
 from ebrl.planner.space import Pattern, Space
 
 ROUNDS = 20
+DEAR = 1e5
 PRICING_EFFORT = 60  # nodes of the search tree
 MASTER_EFFORT = 2000
 PROMISING = 40  # patterns that a node is made of, beside those in use
@@ -33,14 +34,17 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
+    """`value` is in the terms of the objective: throughput, or what is minimised, negative; −inf
+    where the throughput that was asked for is not reached."""
+
     nodes: tuple[NodeFill, ...]
     throughput: float
+    value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An answer with its binding. `value` and `bound` are in the terms of the objective: throughput,
-    or what is minimised, negative."""
+    """An answer with its binding; `bound` is in the terms of the objective."""
 
     found: Found
     binding: Binding
@@ -48,7 +52,7 @@ class Result:
 
     @property
     def value(self) -> float:
-        return self.binding.throughput
+        return self.binding.value
 
 
 def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
@@ -57,10 +61,10 @@ def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
     dealt = _deal(found)
     if len(space.classes) == 1 and space.classes[0].node.count == 1:
         return dealt
-    if dealt.throughput >= bound * (1 - resolution / 2):
+    if dealt.value >= bound - abs(bound) * resolution / 2:
         return dealt
     generated = _generate(found, dealt, resolution)
-    return max((dealt, generated), key=lambda each: each.throughput)
+    return max((dealt, generated), key=lambda each: each.value)
 
 
 def _binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
@@ -71,9 +75,18 @@ def _binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
         seen[node.k] += 1
     rollout = math.fsum(node.rollout for node in nodes)
     learner = math.fsum(node.learner for node in nodes)
-    return Binding(
-        nodes=tuple(placed), throughput=throughput(space.schedule, space.mode, rollout, learner)
-    )
+    reached = throughput(space.schedule, space.mode, rollout, learner)
+    value = reached if space.objective == "throughput" else -sum(cost(space, n) for n in nodes)
+    if space.at_least is not None and reached < space.at_least * (1 - SLACK):
+        value = -math.inf
+    return Binding(nodes=tuple(placed), throughput=reached, value=value)
+
+
+def cost(space: Space, node: NodeFill) -> float:
+    """What the objective counts of one node: its price, or its devices in use."""
+    if space.objective == "cost":
+        return space.classes[node.k].node.price_per_hour or 0.0
+    return float(len(node.patterns))
 
 
 # -- dealing -----------------------------------------------------------------------------------------
@@ -157,6 +170,7 @@ def _fill(
 class _Master:
     model: Model
     throughput: int
+    short: int
     columns: list[int]
     rows: dict[Row, int]
     rollout: int
@@ -173,7 +187,7 @@ def _generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
             kinds.append(plain)
     models = [_prepared(found, k) for k in range(len(space.classes))]
     tangents = list(first_cuts(space.schedule, space.mode)) if space.mode else [ROLLOUT]
-    scale = max(found.throughput, 1e-9)
+    scale = max(found.throughput, space.at_least or 0.0, 1e-9)
     for _ in range(ROUNDS):
         master = _master(space, kinds, tangents, scale)
         outcome = solve(master.model, relaxed=True)
@@ -188,6 +202,7 @@ def _generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
             if fill is None or fill in kinds:
                 continue
             worth = -math.fsum(prices.get(row, 0.0) * c for row, c in uses(space, fill).items())
+            worth -= 0.0 if space.objective == "throughput" else cost(space, fill)
             if worth > 1e-6 / max(1, space.classes[k].node.count):
                 kinds.append(fill)
                 entered = True
@@ -200,7 +215,7 @@ def _generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
         if not more:
             break
         tangents += more
-    if not outcome.values:
+    if not outcome.values or outcome.values[master.short] > SLACK:
         return dealt
     nodes = [
         kind
@@ -221,7 +236,12 @@ def _master(
     """Throughput over counts of kinds of nodes."""
     model = Model()
     rows: dict[Row, int] = {}
-    total = model.column("throughput", objective=1.0)
+    wanted = None if space.at_least is None else space.at_least / scale
+    total = model.column("throughput", objective=1.0 if wanted is None else 0.0)
+    # What is missing of the throughput that was asked for: dear, so that prices say to get it.
+    short = model.column("short", high=wanted or 0.0, objective=-DEAR)
+    if wanted is not None:
+        model.row("at least", {total: 1.0, short: 1.0}, low=wanted)
     rollout, capacity = model.column("rollout"), model.column("capacity")
     rows["rollout",] = model.row("rollout", {rollout: -1.0}, low=0.0)
     rows["capacity",] = model.row("capacity", {capacity: -1.0}, low=0.0)
@@ -245,7 +265,12 @@ def _master(
             rows["pin", s] = model.row("pin", {}, low=replicas, high=replicas)
     columns = []
     for kind in kinds:
-        column = model.column("kind", high=space.classes[kind.k].node.count, integer=True)
+        column = model.column(
+            "kind",
+            high=space.classes[kind.k].node.count,
+            integer=True,
+            objective=0.0 if wanted is None else -cost(space, kind),
+        )
         columns.append(column)
         used = uses(space, kind)
         for s, demand in enumerate(space.demands):
@@ -259,7 +284,7 @@ def _master(
     for cut in tangents:
         terms = {total: 1.0, rollout: -cut.rollout, capacity: -cut.learner}
         model.row("tangent", terms, high=cut.constant / scale)
-    return _Master(model, total, columns, rows, rollout, capacity)
+    return _Master(model, total, short, columns, rows, rollout, capacity)
 
 
 def _cut(space: Space, master: _Master, values: Sequence[float], scale: float) -> list[Cut]:
@@ -269,7 +294,7 @@ def _cut(space: Space, master: _Master, values: Sequence[float], scale: float) -
     if rollout <= 0 or capacity <= 0:
         return []
     real = throughput(space.schedule, space.mode, rollout, capacity)
-    if values[master.throughput] * scale <= real * (1 + 1e-7):
+    if values[master.throughput] * scale <= real * (1 + TOLERANCE):
         return []
     return list(tangents_at(space.schedule, space.mode, rollout, capacity))
 
@@ -285,11 +310,14 @@ def _best_node(
     """The node that is worth most at these prices."""
     space = found.space
     made = model_of(space, k, patterns, space.environments[1])
-    unit = max(found.throughput, 1e-9)
+    unit = max(found.throughput, space.at_least or 0.0, 1e-9)
     scaled = dict(prices)
     for row in prices:
         if row[0] in ("rollout", "capacity", "pace"):
             scaled[row] = -prices[row] / unit if row[0] != "pace" else prices[row] / unit
     charge(made, space, scaled)
+    if space.objective == "devices":
+        for column in made.devices.values():
+            made.model.objective[column] -= 1.0
     outcome = solve_node(made, resolution=5e-4, node_limit=PRICING_EFFORT)
     return read(space, k, made, outcome) if outcome.values else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,14 @@ def alone(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
     )
 
 
-def taking_turns(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
-    """Sets of stages that take turns on the whole device, with the largest batches that fit.
+def taking_turns(
+    space: Space, each: ClassSpace, *, thin: bool = True
+) -> tuple[Pattern, ...]:
+    """Sets of stages that take turns on the whole device: all choices of batches that fit, or, thin,
+    some with each.
 
-    In a relaxation they are worth no more than the same stages on devices of their own; they matter
-    where devices are few.
+    In a relaxation they are hardly worth more than the same stages on devices of their own; they
+    matter where devices are few.
     """
     assert each.node.device is not None
     whole = {
@@ -71,14 +75,12 @@ def taking_turns(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
                 worth = math.prod(each.on_device[o].rate for o in members)
                 fitting.append((-worth, members))
         slowdown = space.slowdowns.of(frozenset(stages), turns=True)
-        for _, members in _varied(each, fitting):
+        for _, members in _varied(fitting) if thin else sorted(fitting):
             found.append(Pattern(tuple(sorted(members)), slowdown, True))
     return tuple(found)
 
 
-def _varied(
-    each: ClassSpace, fitting: list[tuple[float, tuple[int, ...]]]
-) -> list[tuple[float, tuple[int, ...]]]:
+def _varied(fitting: list[tuple[float, tuple[int, ...]]]) -> list[tuple[float, tuple[int, ...]]]:
     """All where they are few; else the best for each batch of each stage."""
     fitting.sort()
     if len(fitting) <= TOGETHER**2:
@@ -105,7 +107,7 @@ def priced(
     if device is None or not each.on_device:
         return []
     rent = prices.get(("devices", k), 0.0)
-    worth = worths.at(prices, len(each.on_device))
+    gains = worths.at(prices)
     unit = math.gcd(*(option.sms for option in each.on_device), device.sms)
     slots = device.sms // unit
     batches = _by_batch(space, each)
@@ -115,11 +117,15 @@ def priced(
         combos = _combos(space, each, batches, stages)
         if not len(combos):
             continue
-        value, choice = _best_split(space, each, batches, stages, combos, worth, slowdown, unit, slots)
+        value, choice = _best_split(
+            space, each, batches, stages, combos, gains, slowdown, unit, slots
+        )
         value = value - rent
         for row in np.flatnonzero(value > margin):
             members = tuple(sorted(int(o) for o in choice[row]))
             found.append((float(value[row]), Pattern(members, slowdown)))
+        in_turns = _turns(space, each, batches, stages, combos, gains, rent + margin)
+        found += [(worth - rent, pattern) for worth, pattern in in_turns]
     found.sort(key=lambda pair: (-pair[0], pair[1]))
     return found[:most]
 
@@ -127,17 +133,70 @@ def priced(
 def ranked(space: Space, k: int, worths: Worths, prices: Prices) -> list[Pattern]:
     """The class's patterns, those that pay best for their device first."""
     each = space.classes[k]
-    worth = worths.at(prices, len(each.on_device))
+    gains = worths.at(prices)
 
     def value(pattern: Pattern) -> float:
-        gains = []
-        for o in pattern.members:
-            slow = 1.0 if space.apart(each.on_device[o]) else pattern.slowdown
-            gains.append((worth[o][0] / slow, worth[o][1]))
-        works = [gain for gain, _ in gains]
-        return (max(works) if pattern.turns else sum(works)) + sum(sits for _, sits in gains)
+        if pattern.turns:
+            return _in_turns(space, each, gains, pattern.members, pattern.slowdown)
+        return math.fsum(
+            gains.works[o] / (1.0 if space.apart(each.on_device[o]) else pattern.slowdown)
+            + gains.sits[o]
+            for o in pattern.members
+        )
 
     return sorted(each.patterns, key=lambda pattern: (-value(pattern), pattern))
+
+
+def _in_turns(
+    space: Space, each: ClassSpace, gains: Gains, members: Sequence[int], slowdown: float
+) -> float:
+    """A device whose stages take turns: all sit, and the best of them works."""
+    apart = [o for o in members if space.apart(each.on_device[o])]
+    turning = [o for o in members if o not in apart]
+    best = max((float(gains.works_in_turn[o]) for o in turning), default=0.0) / slowdown
+    return best + math.fsum(
+        [gains.sits_in_turn[o] for o in turning] + [gains.works[o] + gains.sits[o] for o in apart]
+    )
+
+
+def _turns(
+    space: Space,
+    each: ClassSpace,
+    batches: Mapping[str, Mapping[int, list[int]]],
+    stages: Sequence[str],
+    combos: NDArray[np.int64],
+    gains: Gains,
+    least: float,
+) -> list[tuple[float, Pattern]]:
+    """Every choice of batches on the whole device, in turns, that is worth at least so much."""
+    assert each.node.device is not None
+    turning = [s for s in stages if space.schedule == "asynchronous" or not space.demand(s).learns]
+    if len(turning) < 2 or not len(combos):
+        return []
+    slowdown = space.slowdowns.of(frozenset(turning), turns=True)
+    columns = []
+    for stage, column in zip(stages, combos.T, strict=True):
+        whole = np.array(
+            [
+                next((o for o in some if each.on_device[o].sms == each.node.device.sms), -1)
+                for some in batches[stage].values()
+            ]
+        )
+        columns.append(whole[column])
+    members = np.stack(columns, axis=1)
+    working = np.full(len(combos), 0.0)
+    sitting = np.zeros(len(combos))
+    for stage, column in zip(stages, columns, strict=True):
+        if stage in turning:
+            working = np.maximum(working, gains.works_in_turn[column] / slowdown)
+            sitting = sitting + gains.sits_in_turn[column]
+        else:
+            sitting = sitting + gains.works[column] + gains.sits[column]
+    value = np.where((members >= 0).all(axis=1), working + sitting, -np.inf)
+    return [
+        (float(value[row]), Pattern(tuple(sorted(members[row].tolist())), slowdown, True))
+        for row in np.flatnonzero(value >= least)
+    ]
 
 
 def near(
@@ -154,25 +213,28 @@ def near(
     if device is None or not each.on_device:
         return []
     rent = prices.get(("devices", k), 0.0)
-    worth = worths.at(prices, len(each.on_device))
+    gains = worths.at(prices)
     batches = _by_batch(space, each)
-    found: list[tuple[float, tuple[int, ...], float]] = []
+    found: list[tuple[float, Pattern]] = []
     for stages in _sets(list(batches)):
         some = [each.on_device[next(iter(batches[stage].values()))[0]] for stage in stages]
         slowdown = space.slowdown(some)
         tables = {
-            stage: [_table(space, each, o, worth, slowdown) for o in batches[stage].values()]
+            stage: [_table(space, each, o, gains, slowdown) for o in batches[stage].values()]
             for stage in stages
         }
-        for combo in _combos(space, each, batches, stages):
+        combos = _combos(space, each, batches, stages)
+        found += _turns(space, each, batches, stages, combos, gains, rent - allowance)
+        for combo in combos:
             chosen = [tables[stage][c] for stage, c in zip(stages, combo, strict=True)]
             value, members = _maximal(chosen, device.sms)
             for row in np.flatnonzero(value >= rent - allowance):
-                found.append((float(value[row]), tuple(sorted(members[row].tolist())), slowdown))
+                pattern = Pattern(tuple(sorted(members[row].tolist())), slowdown)
+                found.append((float(value[row]), pattern))
             if len(found) > most:
                 return None
-    found.sort(key=lambda each: (-each[0], each[1]))
-    return [Pattern(members, slowdown) for _, members, slowdown in found]
+    found.sort(key=lambda pair: (-pair[0], pair[1]))
+    return [pattern for _, pattern in found]
 
 
 Table = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
@@ -182,15 +244,16 @@ def _table(
     space: Space,
     each: ClassSpace,
     options: Sequence[int],
-    worth: Sequence[tuple[float, float]],
+    gains: Gains,
     slowdown: float,
 ) -> Table:
     """Quotas of one stage at one batch, rising, with their worths and options."""
     ordered = sorted(options, key=lambda o: each.on_device[o].sms)
     apart = space.apart(each.on_device[ordered[0]])
     sms = np.array([_sms(space, each, o) for o in ordered])
-    gains = [worth[o][0] / (1.0 if apart else slowdown) + worth[o][1] for o in ordered]
-    return sms, np.array(gains), np.array(ordered)
+    options_ = np.array(ordered)
+    worth = gains.works[options_] / (1.0 if apart else slowdown) + gains.sits[options_]
+    return sms, worth, options_
 
 
 def _maximal(tables: Sequence[Table], sms: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -210,33 +273,47 @@ def _maximal(tables: Sequence[Table], sms: int) -> tuple[NDArray[np.float64], ND
     return np.asarray(value), np.stack([t[2][p] for t, p in zip(tables, picks, strict=True)], axis=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What each option is worth, [options]: its busy time and its seat (what it takes up, so mostly
+    negative), with SMs and host cores of its own or in turns."""
+
+    works: NDArray[np.float64]
+    sits: NDArray[np.float64]
+    works_in_turn: NDArray[np.float64]
+    sits_in_turn: NDArray[np.float64]
+
+
 class Worths:
-    """What each option of a class is worth at given prices: its coefficients, kept as two matrices."""
+    """The coefficients of a class's options, kept as matrices, to be multiplied by prices."""
 
     def __init__(self, space: Space, k: int) -> None:
         options = space.classes[k].on_device
         self._rows: dict[milp.Row, int] = {}
-        self._works = self._matrix([list(milp.busy(space, k, option)) for option in options])
-        self._sits = self._matrix(
-            [list(milp.seat(space, k, option, own_cores=True)) for option in options]
-        )
+        self._count = len(options)
+        self._tables = [
+            self._table([list(milp.busy(space, k, option)) for option in options]),
+            self._table([list(milp.seat(space, k, o, own_cores=True)) for o in options]),
+            self._table([list(milp.seat(space, k, o, own_cores=False)) for o in options]),
+            self._table([[(("cores", k, False), option.cores)] for option in options]),
+        ]
 
-    def _matrix(self, entries: Sequence[Sequence[milp.Entry]]) -> list[tuple[int, int, float]]:
-        return [
+    def _table(self, entries: Sequence[Sequence[milp.Entry]]) -> tuple[NDArray[np.float64], ...]:
+        rows = [
             (o, self._rows.setdefault(row, len(self._rows)), coefficient)
             for o, some in enumerate(entries)
             for row, coefficient in some
         ]
+        return tuple(np.array(each) for each in zip(*rows, strict=True)) if rows else ()
 
-    def at(self, prices: Prices, count: int) -> list[tuple[float, float]]:
-        """(of its busy time, of its seat): the seat's is what it takes up, so negative."""
+    def at(self, prices: Prices) -> Gains:
+        """At these prices."""
         price = np.array([prices.get(row, 0.0) for row in self._rows])
-        found = []
-        for entries in (self._works, self._sits):
-            o, row, coefficient = (np.array(each) for each in zip(*entries, strict=True))
-            found.append(-np.bincount(o, weights=coefficient * price[row], minlength=count))
-        works, sits = found
-        return list(zip(np.maximum(works, 0.0).tolist(), sits.tolist(), strict=True))
+        busy, own, shared, cores = (
+            -np.bincount(t[0], weights=t[2] * price[t[1]], minlength=self._count)
+            for t in self._tables
+        )
+        return Gains(np.maximum(busy, 0.0), own, np.maximum(busy + cores, 0.0), shared)
 
 
 def _best_split(
@@ -245,7 +322,7 @@ def _best_split(
     batches: Mapping[str, Mapping[int, list[int]]],
     stages: Sequence[str],
     combos: NDArray[np.int64],
-    worth: Sequence[tuple[float, float]],
+    gains: Gains,
     slowdown: float,
     unit: int,
     slots: int,
@@ -254,7 +331,7 @@ def _best_split(
     tables = []
     for stage in stages:
         rows = [
-            _by_slots(space, each, options, worth, slowdown, unit, slots)
+            _by_slots(space, each, options, gains, slowdown, unit, slots)
             for options in batches[stage].values()
         ]
         tables.append((np.stack([r[0] for r in rows]), np.stack([r[1] for r in rows])))
@@ -287,7 +364,7 @@ def _by_slots(
     space: Space,
     each: ClassSpace,
     options: Sequence[int],
-    worth: Sequence[tuple[float, float]],
+    gains: Gains,
     slowdown: float,
     unit: int,
     slots: int,
@@ -298,8 +375,7 @@ def _by_slots(
     for o in options:
         apart = space.apart(each.on_device[o])
         at = 0 if apart else each.on_device[o].sms // unit
-        works, sits = worth[o]
-        gain = works / (1.0 if apart else slowdown) + sits
+        gain = gains.works[o] / (1.0 if apart else slowdown) + gains.sits[o]
         if gain > value[at]:
             value[at], option[at] = gain, o
     for slot in range(1, slots + 1):

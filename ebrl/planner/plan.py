@@ -86,10 +86,12 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     throughput_env_steps_per_s: float
     bound_env_steps_per_s: float
-    gap: float  # (bound - throughput) / bound
+    gap: float  # between the plan and its bound, in terms of the objective, relative
     bottleneck: str  # a stage's name, or "environments", "staleness", …
     why: str
     status: Literal["optimal", "time limit", "effort limit"] = "optimal"
+    objective_value: float | None = None  # of the plan's objective: steps/s, price an hour, devices
+    objective_bound: float | None = None
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from ebrl.errors import InfeasibleError, PlanError
 from ebrl.frontend.program import Program
 from ebrl.planner.clock import Clock
+from ebrl.planner.demand import demands
+from ebrl.planner.elastic import relaxations
+from ebrl.planner.options import device_bytes, ram_of_environments
+from ebrl.planner.portfolio import throughput_bound
 from ebrl.planner.demand import Demand
 from ebrl.planner.hardware import Cluster, DeviceKind
 from ebrl.planner.profile import Point
@@ -45,12 +49,101 @@ def _unknown(demand: Demand, kinds: Sequence[DeviceKind | None], cluster: Cluste
     )
 
 
-def infeasible(
+def check_prices(cluster: Cluster, options: CompileOptions) -> None:
+    """Cost can be minimised where every class of nodes has a price."""
+    if options.objective == "cost":
+        free = [node.name for node in cluster.nodes if node.price_per_hour is None]
+        if free:
+            raise PlanError(
+                "price-missing",
+                f"no price is known for {', '.join(free)}",
+                where=cluster.text,
+                hint="give price_per_hour for each node class in a cluster file (YAML)",
+            )
+
+
+def explain_infeasible(
     program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
 ) -> InfeasibleError:
+    """Arithmetic that a reader can check; where each part fits alone, the smallest relaxations."""
+    reasons = too_large(program, cluster, points, options)
+    if reasons:
+        return InfeasibleError(
+            "too-large",
+            "; ".join(reasons),
+            where=program.path,
+            hint=_ways_on(program, cluster, points, options),
+        )
+    what = f"no plan of {program.name!r} fits {cluster.text}"
+    if options.at_least is not None:
+        what = f"no plan of {program.name!r} on {cluster.text} reaches {options.at_least:g} steps/s"
+        most = throughput_bound(program, cluster, points, options)
+        what += f"; nothing can exceed {most:,.1f}"
     return InfeasibleError(
-        "infeasible",
-        f"no plan of {program.name!r} fits {cluster.text}",
-        where=program.path,
-        hint="give more memory, cores or environments",
+        "infeasible", what, where=program.path, hint=_ways_on(program, cluster, points, options)
     )
+
+
+def too_large(
+    program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
+) -> list[str]:
+    """Stages that fit nowhere by themselves: what each needs at its smallest, and what there is."""
+    clock = Clock(program, points)
+    found = []
+    for demand in demands(program):
+        stage, needs = demand.stage, []
+        if clock.of(stage, None) is not None:
+            if any(n.ram_bytes >= _least_ram(clock, demand) for n in cluster.nodes):
+                continue
+            most = max(n.ram_bytes for n in cluster.nodes)
+            needs.append(
+                f"{_least_ram(clock, demand) / 1e9:.3g} GB of RAM (a node has {most / 1e9:.3g})"
+            )
+        fits = False
+        for node in cluster.nodes:
+            time = None if node.device is None else clock.of(stage, node.device)
+            if time is None or node.device is None or not node.devices:
+                continue
+            cores = max((point.cores for point in time.points), default=1.0)
+            shards = min(64, node.count * node.devices) if demand.learns else 1
+            needed = device_bytes(time, node.device, cores, 1, stage.work, shards=shards)
+            fits = fits or needed <= node.device.memory_bytes
+            needs.append(
+                f"{needed / 1e9:.3g} GB of device memory (an {node.device.name} has "
+                f"{node.device.memory_bytes / 1e9:.3g})"
+            )
+        if needs and not fits:
+            spread = " even with its state spread over all ranks" if demand.learns else ""
+            found.append(f"{stage.name} needs {' or '.join(needs)} at its smallest batch{spread}")
+    environments, ram = program.environment, sum(n.count * n.ram_bytes for n in cluster.nodes)
+    for demand in demands(program):
+        if not demand.holds or environments is None or clock.of(demand.stage, None) is None:
+            continue
+        _, each = ram_of_environments(clock.points_of(demand.stage, None), demand.stage.work)
+        least = each * environments.min_count
+        if "gpu" not in demand.stage.runs_on and least > ram:
+            found.append(
+                f"{environments.min_count} environments of {demand.name} take {least / 1e9:.3g} GB "
+                f"of RAM, and all nodes together have {ram / 1e9:.3g}"
+            )
+    return found
+
+
+def _least_ram(clock: Clock, demand: Demand) -> int:
+    time = clock.of(demand.stage, None)
+    assert time is not None
+    if demand.holds:
+        points = clock.points_of(demand.stage, None)
+        process, each = ram_of_environments(points, demand.stage.work)
+        return int(process + each)
+    return int(time.seconds(0, 1.0, 1).bytes)
+
+
+def _ways_on(
+    program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
+) -> str:
+    """The smallest relaxations that fit, each by itself, by name."""
+    found = relaxations(program, cluster, points, options)
+    if not found:
+        return "larger hardware, a smaller batch or fewer environments; one change alone is not enough"
+    return "feasible with " + ", or ".join(found)

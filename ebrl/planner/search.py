@@ -21,6 +21,7 @@ from ebrl.planner.solver import Outcome, Status, solve
 from ebrl.planner.space import ClassSpace, Pattern, Space
 
 ROUNDS = 60
+TOLERANCE = 1e-6  # relative, about what the solver keeps its rows to
 ENTERING = 24  # patterns a class and round
 FIRST_ALLOWANCE = 5e-3  # of throughput
 FEW_DEVICES = 64  # up to here taking turns can matter
@@ -85,12 +86,13 @@ def quick_bound(space: Space) -> float:
     return throughput("asynchronous", space.mode, math.inf, learner)
 
 
-def relax(space: Space) -> Relaxed:
-    """The bound over every pattern."""
+def relax(space: Space, *, closed: bool = False) -> Relaxed:
+    """The bound over every pattern, or, `closed`, over those that the space has."""
     begun = time.perf_counter()
     tangents = list(first_cuts(space.schedule, space.mode)) if space.mode else [ROLLOUT_ONLY]
-    space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
-    listed = _listed(space)
+    if not closed:
+        space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
+    listed = closed or _listed(space)
     worths = [Worths(space, k) for k in range(len(space.classes))]
     scale = _scale(space)
     for _ in range(ROUNDS):
@@ -101,7 +103,7 @@ def relax(space: Space) -> Relaxed:
                 space=space, feasible=False, bound=0.0, cuts=tuple(tangents), scale=1.0, prices={},
                 seconds=time.perf_counter() - begun, values={},
             )  # fmt: skip
-        more = _tangents(made, outcome, 1e-7)
+        more = _tangents(made, outcome, TOLERANCE)
         tangents += more
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}
         entered = 0
@@ -183,7 +185,9 @@ def _ranks(made: Built, outcome: Outcome) -> float:
     return 0.0
 
 
-def best(relaxed: Relaxed, *, time_limit_s: float, resolution: float) -> Found:
+def best(
+    relaxed: Relaxed, *, time_limit_s: float, resolution: float, closed: bool = False
+) -> Found:
     """The integer optimum, within the resolution, or what the time limit left.
 
     First over the patterns of the relaxation and the next best ones. What that leaves open, the
@@ -195,7 +199,7 @@ def best(relaxed: Relaxed, *, time_limit_s: float, resolution: float) -> Found:
     single = sum(each.node.count for each in space.classes) == 1
     unit = relaxed.scale if space.objective == "throughput" else 1.0
     tangents = list(relaxed.cuts)
-    listed = _listed(space)
+    listed = closed or _listed(space)
     if not listed:
         space = _joined(space, relaxed.prices, FIRST_ALLOWANCE, SPARE) or space
     made, outcome = _integers(
@@ -206,7 +210,10 @@ def best(relaxed: Relaxed, *, time_limit_s: float, resolution: float) -> Found:
         gap = bound - outcome.objective
         wider = _joined(relaxed.space, relaxed.prices, gap * (1 + 1e-6), MOST)
         left = time_limit_s - (time.perf_counter() - begun)
-        if wider is not None and wider.classes == space.classes:
+        if wider is not None and all(
+            set(more.patterns) <= set(less.patterns)
+            for more, less in zip(wider.classes, space.classes, strict=True)
+        ):
             bound = outcome.bound
         elif wider is not None and left > 0:
             again, result = _integers(
@@ -267,7 +274,7 @@ def _integers(
             relative_gap=resolution / 4,
             node_limit=NODES if single else ROUGH_NODES,
         )
-        more = _tangents(made, outcome, resolution / 8)
+        more = _tangents(made, outcome, max(TOLERANCE, resolution / 8))
         if not more or outcome.status in ("time limit", "effort limit"):
             break
         tangents += more

@@ -124,7 +124,7 @@ def _crowded(space: Space, devices: Sequence[Way]) -> bool:
 def _shared(space: Space, devices: Sequence[Way], most: float) -> float:
     """The best shares of time: a linear program, and the learner's overhead by bisection on it."""
     low, high = 0.0, most
-    for _ in range(40):
+    for _ in range(24):  # to a few parts in ten million
         middle = (low + high) / 2
         low, high = (middle, high) if _reaches(space, devices, middle) else (low, middle)
     return low

@@ -1,0 +1,100 @@
+"""All spaces of a compilation, searched in the order of what they could give at most.
+
+Invariant: the bound that comes out covers every space, those included that were never solved in
+integers because their own bound was no better than what was there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ebrl.frontend.program import Program
+from ebrl.planner import search
+from ebrl.planner.bind import Result, bind
+from ebrl.planner.hardware import Cluster
+from ebrl.planner.profile import Point
+from ebrl.planner.request import CompileOptions
+from ebrl.planner.search import Relaxed
+from ebrl.planner.space import Space
+from ebrl.planner.spaces import spaces
+
+NOTHING = 1e-9  # environment steps a second that are none
+
+
+def search_all(
+    program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
+) -> tuple[Result | None, float]:
+    """The best result, with a bound over everything, and the seconds that solving took. Each space
+    is relaxed, and solved in integers only where its bound is better than what is there."""
+    seconds = 0.0
+    best: Result | None = None
+    bound = -math.inf
+    groups = sorted(
+        spaces(program, cluster, points, options),
+        key=lambda same: -max(map(search.quick_bound, same)),
+    )
+    for same in groups:
+        limit = max(map(search.quick_bound, same))
+        if best is not None and not _better(limit, best, options):
+            bound = max(bound, limit)
+            break
+        for relaxed in sorted(_relaxed(same), key=lambda each: -each.bound):
+            seconds += relaxed.seconds
+            if not relaxed.feasible or relaxed.values["throughput"] <= NOTHING:
+                continue
+            if best is not None and not _better(relaxed.bound, best, options):
+                bound = max(bound, relaxed.bound)
+                continue
+            answer = search.best(
+                relaxed, time_limit_s=options.time_limit_s, resolution=options.resolution
+            )
+            seconds += answer.seconds
+            bound = max(bound, answer.bound)
+            if answer.allocation is None:
+                continue
+            binding = bind(answer.allocation, bound=answer.bound, resolution=options.resolution)
+            if binding.throughput > NOTHING and binding.value > -math.inf:
+                result = Result(found=answer, binding=binding, bound=answer.bound)
+                best = result if best is None or result.value > best.value else best
+    if best is None:
+        return None, seconds
+    return replace(best, bound=max(bound, best.value)), seconds
+
+
+def _relaxed(same: Sequence[Space]) -> Iterator[Relaxed]:
+    """Of spaces that differ in their shards alone, those that may hold the best plan."""
+    for space in same:
+        found = search.relax(space)
+        yield found
+        if found.feasible and not _spread_for_shards(found):
+            return
+
+
+def _better(bound: float, best: Result, options: CompileOptions) -> bool:
+    return bound > best.value + abs(best.value) * options.resolution / 4
+
+
+def _spread_for_shards(found: Relaxed) -> bool:
+    """Would there be fewer ranks, were it not for the shards that this mode asks for?"""
+    mode = found.space.mode
+    return mode is not None and 1 < mode.shards >= found.values["ranks"] - 1e-6
+
+
+def throughput_bound(
+    program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
+) -> float:
+    """What no plan can exceed, whatever the objective."""
+    free = CompileOptions(
+        pins=options.pins,
+        interference=options.interference,
+        max_staleness=options.max_staleness,
+    )
+    found = [
+        relaxed.bound
+        for same in spaces(program, cluster, points, free)
+        for relaxed in _relaxed(same)
+        if relaxed.feasible
+    ]
+    return max(found, default=0.0)
