@@ -170,6 +170,7 @@ def test_hidden_layers_are_orthogonal_and_the_last_of_the_actor_small() -> None:
     assert (network.head.log_std == 0).all()
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @each_policy
 def test_a_gpu_answers_as_the_cpu_does(policy: Any, action: ActionProgram, obs: Spec) -> None:

@@ -394,3 +394,21 @@ def test_the_epochs_and_the_minibatch_of_the_plan_are_used() -> None:
     body.update(batch, count)
     decided = int((batch.steps[batch.segment] > 0).sum())
     assert len(asked) == training(learner).epochs * round(decided / 16)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_learns_as_the_cpu_does(kind: str) -> None:
+    action, obs, policy = KINDS[kind]
+    env, learner = environment(action, obs), small(epochs=1, minibatch=None)
+    made = []
+    for device in ("cpu", "cuda"):
+        body = learner.build(
+            policy, env, training(learner), seed=0, device=device, total_updates=None
+        )
+        actor = policy.build(env, seed=1, device="cpu")
+        actor.load_weights(weights(body))
+        body.update(rollout(env, actor, horizon=8), never)
+        made.append(weights(body))
+    np.testing.assert_allclose(made[0], made[1], atol=2e-3)
