@@ -96,6 +96,7 @@ def plan(
         at_least=options.at_least,
         schedule=space.schedule,
         max_staleness=eta,
+        asked_staleness=options.max_staleness,
         stages=stages,
         environments=Environments(count=count, groups=space.groups),
         buffers=_buffers(program, count, eta, sum(len(s.replicas) for s in stages)),

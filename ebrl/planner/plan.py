@@ -143,6 +143,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     at_least: float | None = None
     schedule: Literal["asynchronous", "synchronous"]
     max_staleness: int
+    asked_staleness: int | None = None  # what was asked for instead of the graph's own bound
     stages: tuple[StagePlan, ...]
     environments: Environments
     buffers: Buffers
