@@ -21,7 +21,7 @@ from ebrl.planner.space import ClassSpace, Pattern, Space
 
 Restriction = Callable[[Space, ClassSpace], tuple[Pattern, ...]]
 SECONDS = 5.0  # for the integer program of one alternative, at most
-RESOLUTION = 1e-3
+RESOLUTION, EFFORT = 1e-2, 20  # a rough answer will do for what is not chosen
 
 
 def consider(
@@ -37,22 +37,30 @@ def consider(
     if not any(each.on_device for each in space.classes) or options.objective != "throughput":
         return ()
     rate = best.binding.throughput
-    found = [
-        _alternative(name, space, restriction, rate, why)
+    used = [
+        {pattern for node in best.binding.nodes if node.k == k for pattern in node.patterns}
+        for k in range(len(space.classes))
+    ]
+    return tuple(
+        _alternative(name, space, used, restriction, rate, why)
         for name, restriction, why in (
             ("collocated", collocated, "every stage on every GPU, taking turns"),
             ("disaggregated", disaggregated, "each GPU for one stage, in the best ratio"),
             ("hybrid", hybrid, "whole GPUs, for one stage or in turns"),
             ("even split", even, "all stages on every GPU, equal shares of its SMs"),
         )
-    ]
-    return tuple(each for each in found if each is not None)
+    )
 
 
 def _alternative(
-    name: str, space: Space, restriction: Restriction, rate: float, what: str
-) -> Alternative | None:
-    value = restricted(space, restriction)
+    name: str,
+    space: Space,
+    used: Sequence[set[Pattern]],
+    restriction: Restriction,
+    rate: float,
+    what: str,
+) -> Alternative:
+    value = rate if _is_one(used, space, restriction) else restricted(space, restriction)
     if value is None:
         return Alternative(name=name, throughput_env_steps_per_s=None, why=what)
     if value >= rate * (1 - 1e-3):
@@ -63,6 +71,17 @@ def _alternative(
         name=name,
         throughput_env_steps_per_s=value,
         why=f"{what}: {1 - value / rate:.0%} less",
+    )
+
+
+def _is_one(
+    used: Sequence[set[Pattern]], space: Space, restriction: Restriction
+) -> bool:
+    """Does the plan itself keep to the restriction?"""
+    return all(
+        patterns_ <= set(restriction(space, each))
+        for patterns_, each in zip(used, space.classes, strict=True)
+        if patterns_
     )
 
 
@@ -77,7 +96,9 @@ def restricted(space: Space, restriction: Restriction) -> float | None:
     relaxed = search.relax(replace(space, classes=classes), closed=True)
     if not relaxed.feasible or relaxed.values["throughput"] <= 0:
         return None
-    found = search.best(relaxed, time_limit_s=SECONDS, resolution=RESOLUTION, closed=True)
+    found = search.best(
+        relaxed, time_limit_s=SECONDS, resolution=RESOLUTION, closed=True, effort=EFFORT
+    )
     if found.allocation is None or found.allocation.throughput <= 0:
         return None
     return found.allocation.throughput

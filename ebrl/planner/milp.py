@@ -24,6 +24,7 @@ from ebrl.planner.space import ClassSpace, Pattern, Space
 Row = tuple[Hashable, ...]
 Entry = tuple[Row, float]
 EVERYTHING = 1e6  # environments: more than any pipeline has
+MOST_PER_S = 1e12  # environment steps a second: more than any pipeline makes
 
 
 @dataclass(slots=True)
@@ -166,9 +167,10 @@ def _global_columns(made: Built) -> None:
         "throughput",
         objective=1.0 if maximise else 0.0,
         low=0.0 if space.at_least is None else space.at_least / made.scale,
+        high=MOST_PER_S / made.scale,
     )
     if space.mode is not None:
-        made.learner = model.column("learner capacity")
+        made.learner = model.column("learner capacity", high=MOST_PER_S / made.scale)
         for s, demand in enumerate(space.demands):
             if demand.learns:
                 made.put(made.learner, [(("learner", s), -made.scale * demand.items)])
@@ -188,7 +190,7 @@ def _class_columns(made: Built, k: int, each: ClassSpace) -> None:
     made.nodes.append(nodes)
     made.put(nodes, [(("devices", k), -float(node.devices)), (("ram", k), -node.ram_bytes / 1e9)])
     made.put(nodes, [(("cores", k, apart), -float(node.cores)) for apart in (False, True)])
-    rollout = model.column(f"rollout of {node.name}")
+    rollout = model.column(f"rollout of {node.name}", high=MOST_PER_S / made.scale)
     made.rollout.append(rollout)
     environments = model.column(
         f"environments of {node.name}", high=space.environments[1], integer=True

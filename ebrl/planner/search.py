@@ -17,10 +17,11 @@ from ebrl.planner import milp, patterns
 from ebrl.planner.learning import Cut, cuts, first_cuts, throughput
 from ebrl.planner.milp import Built
 from ebrl.planner.patterns import Worths
-from ebrl.planner.solver import Outcome, Status, solve
+from ebrl.planner.solver import Outcome, Status, certificate, solve
 from ebrl.planner.space import ClassSpace, Pattern, Space
 
 ROUNDS = 60
+MARGIN = 1e-8  # of throughput: what a pattern has to be worth beyond its device to enter
 TOLERANCE = 1e-6  # relative, about what the solver keeps its rows to
 ENTERING = 24  # patterns a class and round
 FIRST_ALLOWANCE = 5e-3  # of throughput
@@ -43,6 +44,7 @@ class Relaxed:
     prices: Mapping[milp.Row, float]
     seconds: float
     values: Mapping[str, float]
+    worths: tuple[Worths, ...] = ()  # by class; none where the patterns are given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,15 @@ class Found:
     seconds: float
 
 
+def _proven(made: Built, outcome: Outcome, listed: bool) -> float:
+    """What the duals prove, with all that patterns which did not enter could still add."""
+    bound = certificate(made.model, outcome.duals)
+    if not listed:
+        devices = sum(each.node.count * each.node.devices for each in made.space.classes)
+        bound += MARGIN * abs(outcome.objective) * devices
+    return max(bound, outcome.objective)
+
+
 def quick_bound(space: Space) -> float:
     """What the learner's ranks could do at most, each on the best hardware and always busy."""
     if space.mode is None or space.objective != "throughput":
@@ -93,7 +104,7 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
     if not closed:
         space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
     listed = closed or _listed(space)
-    worths = [Worths(space, k) for k in range(len(space.classes))]
+    worths = () if listed else tuple(Worths(space, k) for k in range(len(space.classes)))
     scale = _scale(space)
     for _ in range(ROUNDS):
         made = milp.build(space, tangents, scale)
@@ -108,7 +119,7 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}
         entered = 0
         if not listed:
-            space, entered = _enter(space, worths, prices)
+            space, entered = _enter(space, worths, prices, MARGIN * abs(outcome.objective))
         if not more and not entered:
             break
     values = {
@@ -118,17 +129,19 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
     return Relaxed(
         space=space,
         feasible=True,
-        bound=outcome.objective * (scale if space.objective == "throughput" else 1.0),
+        bound=_proven(made, outcome, listed) * (scale if space.objective == "throughput" else 1.0),
         cuts=tuple(tangents),
         scale=scale,
         prices=prices,
         seconds=time.perf_counter() - begun,
         values=values,
+        worths=worths,
     )
 
 
 def _scale(space: Space) -> float:
-    """Environment steps a second, roughly: what the scarcest stage could do with all hardware."""
+    """Environment steps a second of one replica of the scarcest stage: then the numbers of the model
+    are about as large as its counts."""
     least = math.inf
     for demand in space.demands:
         rate = 0.0
@@ -139,7 +152,8 @@ def _scale(space: Space) -> float:
             cores = [o for o in each.on_cores if o.stage == demand.name]
             rate += node.count * node.cores * max((o.rate / o.cores for o in cores), default=0.0)
         least = min(least, rate / demand.items)
-    return max(least, 1e-9)
+    count = sum(each.node.count * (each.node.devices or each.node.cores) for each in space.classes)
+    return max(least / count, 1e-9)
 
 
 ROLLOUT_ONLY = Cut(rollout=1.0, learner=0.0, constant=0.0)
@@ -158,7 +172,7 @@ def _first(space: Space, each: ClassSpace) -> ClassSpace:
 
 
 def _enter(
-    space: Space, worths: Sequence[Worths], prices: Mapping[milp.Row, float]
+    space: Space, worths: Sequence[Worths], prices: Mapping[milp.Row, float], margin: float
 ) -> tuple[Space, int]:
     """The space with the patterns that are worth more than their device at these prices."""
     entered = 0
@@ -168,7 +182,7 @@ def _enter(
         new = [
             pattern
             for _, pattern in patterns.priced(
-                space, k, worths[k], prices, margin=1e-7, most=ENTERING)
+                space, k, worths[k], prices, margin=margin, most=ENTERING)
             if pattern not in known
         ]
         entered += len(new)
@@ -186,7 +200,12 @@ def _ranks(made: Built, outcome: Outcome) -> float:
 
 
 def best(
-    relaxed: Relaxed, *, time_limit_s: float, resolution: float, closed: bool = False
+    relaxed: Relaxed,
+    *,
+    time_limit_s: float,
+    resolution: float,
+    closed: bool = False,
+    effort: int | None = None,
 ) -> Found:
     """The integer optimum, within the resolution, or what the time limit left.
 
@@ -197,18 +216,21 @@ def best(
     begun = time.perf_counter()
     space = relaxed.space
     single = sum(each.node.count for each in space.classes) == 1
+    if effort is None:
+        effort = NODES if single else ROUGH_NODES
+    gap_aim = resolution if single or closed else ROUGH
     unit = relaxed.scale if space.objective == "throughput" else 1.0
     tangents = list(relaxed.cuts)
     listed = closed or _listed(space)
     if not listed:
-        space = _joined(space, relaxed.prices, FIRST_ALLOWANCE, SPARE) or space
+        space = _joined(relaxed, FIRST_ALLOWANCE * abs(relaxed.bound) / unit, SPARE) or space
     made, outcome = _integers(
-        space, tangents, relaxed.scale, time_limit_s, resolution if single else ROUGH, single
+        space, tangents, relaxed.scale, time_limit_s, gap_aim, effort
     )
     bound = outcome.bound if listed else relaxed.bound / unit
     if single and not listed and outcome.values and bound - outcome.objective > resolution * abs(bound):
         gap = bound - outcome.objective
-        wider = _joined(relaxed.space, relaxed.prices, gap * (1 + 1e-6), MOST)
+        wider = _joined(relaxed, gap * (1 + 1e-6), MOST)
         left = time_limit_s - (time.perf_counter() - begun)
         if wider is not None and all(
             set(more.patterns) <= set(less.patterns)
@@ -217,14 +239,14 @@ def best(
             bound = outcome.bound
         elif wider is not None and left > 0:
             again, result = _integers(
-                wider, tangents, relaxed.scale, left, resolution, single
+                wider, tangents, relaxed.scale, left, resolution, effort
             )
             if result.values and result.objective >= outcome.objective:
                 made, outcome = again, result
             if result.values:
                 bound = min(bound, max(result.bound, outcome.objective))
     return Found(
-        allocation=allocation(made, outcome, relaxed.prices) if outcome.values else None,
+        allocation=allocation(made, outcome, relaxed) if outcome.values else None,
         bound=min(bound * unit, relaxed.bound),
         status=outcome.status,
         solver=outcome.solver,
@@ -239,14 +261,14 @@ def _listed(space: Space) -> bool:
     )
 
 
-def _joined(
-    space: Space, prices: Mapping[milp.Row, float], allowance: float, most: int
-) -> Space | None:
+def _joined(relaxed: Relaxed, allowance: float, most: int) -> Space | None:
     """The space with every pattern within the allowance; None where they are too many."""
+    space, prices = relaxed.space, relaxed.prices
     classes = []
     for k, each in enumerate(space.classes):
-        worths = Worths(space, k)
-        found = patterns.near(space, k, worths, prices, allowance=allowance, most=20 * most)
+        found = patterns.near(
+            space, k, relaxed.worths[k], prices, allowance=allowance, most=20 * most
+        )
         if found is None or len(found) > most and most == MOST:
             return None
         known = set(each.patterns)
@@ -261,7 +283,7 @@ def _integers(
     scale: float,
     time_limit_s: float,
     resolution: float,
-    single: bool,
+    effort: int,
 ) -> tuple[Built, Outcome]:
     """The integer program over the space's patterns; tangents are added until they hold."""
     begun = time.perf_counter()
@@ -272,7 +294,7 @@ def _integers(
             made.model,
             time_limit_s=left,
             relative_gap=resolution / 4,
-            node_limit=NODES if single else ROUGH_NODES,
+            node_limit=effort,
         )
         more = _tangents(made, outcome, max(TOLERANCE, resolution / 8))
         if not more or outcome.status in ("time limit", "effort limit"):
@@ -282,7 +304,7 @@ def _integers(
 
 
 def allocation(
-    made: Built, outcome: Outcome, prices: Mapping[milp.Row, float]
+    made: Built, outcome: Outcome, relaxed: Relaxed
 ) -> Allocation:
     """Read the counts."""
     space, values = made.space, outcome.values
@@ -296,9 +318,9 @@ def allocation(
     return Allocation(
         space=space,
         promising=tuple(
-            tuple(patterns.ranked(space, k, Worths(space, k), prices))
-            if space.classes[k].on_device
-            else ()
+            tuple(patterns.ranked(space, k, relaxed.worths[k], relaxed.prices))
+            if relaxed.worths and space.classes[k].on_device
+            else space.classes[k].patterns
             for k in classes
         ),
         devices=tuple({p: round(v) for p, v in of(made.devices, k, 0.5).items()} for k in classes),  # type: ignore

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -147,6 +147,32 @@ def solve(
         seconds=seconds,
         solver=name,
     )
+
+
+def certificate(model: Model, duals: Sequence[float]) -> float:
+    """An upper bound that any multipliers prove (weak duality), whatever a solver says of them.
+
+    Multipliers of the wrong sign are dropped; what a column could still gain, it gains up to its
+    upper limit. So the bound holds always, and is tight where the duals are right.
+    """
+    bound = 0.0
+    reduced = list(model.objective)
+    for i, terms in enumerate(model.rows):
+        price, low, high = duals[i], model.row_low[i], model.row_high[i]
+        if price > 0 and high < INFINITY:
+            bound += price * high
+        elif price < 0 and low > -INFINITY:
+            bound += price * low
+        else:
+            continue
+        for column, coefficient in terms.items():
+            reduced[column] -= price * coefficient
+    for gain, low, high in zip(reduced, model.low, model.high, strict=True):
+        if gain > 0:
+            bound += gain * high if high < INFINITY else (INFINITY if gain > 1e-9 else 0.0)
+        elif gain < 0 and low:
+            bound += gain * low
+    return bound
 
 
 def _columns(pulp: Any, problem: Any, model: Model, relaxed: bool) -> list[Any]:

@@ -59,9 +59,14 @@ class Space:
     objective: Objective = "throughput"
     at_least: float | None = None
     slowdowns: Slowdowns = field(default_factory=Slowdowns)
+    numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        numbers = {demand.name: s for s, demand in enumerate(self.demands)}
+        object.__setattr__(self, "numbers", numbers)
 
     def index(self, stage: str) -> int:
-        return next(i for i, each in enumerate(self.demands) if each.name == stage)
+        return self.numbers[stage]
 
     def demand(self, stage: str) -> Demand:
         return self.demands[self.index(stage)]
