@@ -77,7 +77,7 @@ def _binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
     learner = math.fsum(node.learner for node in nodes)
     reached = throughput(space.schedule, space.mode, rollout, learner)
     value = reached if space.objective == "throughput" else -sum(cost(space, n) for n in nodes)
-    if space.at_least is not None and reached < space.at_least * (1 - SLACK):
+    if space.at_least is not None and reached < space.at_least:
         value = -math.inf
     return Binding(nodes=tuple(placed), throughput=reached, value=value)
 
@@ -236,7 +236,7 @@ def _master(
     """Throughput over counts of kinds of nodes."""
     model = Model()
     rows: dict[Row, int] = {}
-    wanted = None if space.at_least is None else space.at_least / scale
+    wanted = None if space.at_least is None else space.at_least * (1 + milp.SAFETY) / scale
     total = model.column("throughput", objective=1.0 if wanted is None else 0.0)
     # What is missing of the throughput that was asked for: dear, so that prices say to get it.
     short = model.column("short", high=wanted or 0.0, objective=-DEAR)

@@ -92,7 +92,12 @@ def _stage(
     moved = sum((places[1] - places[0]).values())
     if moved and len(old.replicas) == len(new.replicas):
         found.append(
-            Difference(sign="~", path=f"{name}.placement", before="", after=f"{moved} moved")
+            Difference(
+                sign="~",
+                path=f"{name}.placement",
+                before=f"{len(old.replicas)} replicas",
+                after=f"{moved} of them elsewhere or with other shares",
+            )
         )
 
 

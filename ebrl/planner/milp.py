@@ -24,6 +24,7 @@ from ebrl.planner.space import ClassSpace, Pattern, Space
 Row = tuple[Hashable, ...]
 Entry = tuple[Row, float]
 EVERYTHING = 1e6  # environments: more than any pipeline has
+SAFETY = 2e-6  # relative: a solver keeps its rows to about half of it
 MOST_PER_S = 1e12  # environment steps a second: more than any pipeline makes
 
 
@@ -166,7 +167,7 @@ def _global_columns(made: Built) -> None:
     made.throughput = model.column(
         "throughput",
         objective=1.0 if maximise else 0.0,
-        low=0.0 if space.at_least is None else space.at_least / made.scale,
+        low=0.0 if space.at_least is None else space.at_least * (1 + SAFETY) / made.scale,
         high=MOST_PER_S / made.scale,
     )
     if space.mode is not None:

@@ -15,10 +15,12 @@ import msgspec
 from ebrl.planner import milp
 from ebrl.planner.learning import Cut
 from ebrl.planner.milp import Built
+from ebrl.planner.request import pinned
 from ebrl.planner.search import busy_of
 from ebrl.planner.solver import INFINITY, Outcome, solve
 from ebrl.planner.space import SHARED_CORES, ClassSpace, Pattern, Space
 
+EASE = 0.99  # how busy a process with a core of its own may be planned
 HEADROOM = 0.9  # how busy one simulating process on pooled cores should be planned
 # Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
 PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
@@ -127,8 +129,11 @@ def read(space: Space, k: int, made: Built, outcome: Outcome) -> NodeFill:
     on_cores: list[Busy] = []
     for (_, j), column in sorted(made.replicas.items()):
         works, count = values[made.busy_cores[0, j]], round(values[column])
-        if space.demand(each.on_cores[j].stage).holds and _crowded(each, works, count):
-            count = min(count + 1, max(1, round(values[made.environments[0]])))
+        demand = space.demand(each.on_cores[j].stage)
+        if not demand.learns and pinned(space.pins, demand.name, "replicas") is None:
+            count = min(count, max(1, math.ceil(works / EASE - 1e-9)))
+            if demand.holds and _crowded(each, works, count):
+                count = min(count + 1, max(1, round(values[made.environments[0]])))
         if count:
             on_cores += [Busy(j, works / count)] * count
     return NodeFill(

@@ -60,6 +60,8 @@ def search_all(
                 best = result if best is None or result.value > best.value else best
     if best is None:
         return None, seconds
+    if options.objective == "devices":  # a whole number
+        bound = -math.ceil(-bound - 1e-4)
     return replace(best, bound=max(bound, best.value)), seconds
 
 

@@ -109,7 +109,7 @@ def too_large(
             needed = device_bytes(time, node.device, cores, 1, stage.work, shards=shards)
             fits = fits or needed <= node.device.memory_bytes
             needs.append(
-                f"{needed / 1e9:.3g} GB of device memory (an {node.device.name} has "
+                f"{needed / 1e9:.3g} GB of device memory (one {node.device.name} has "
                 f"{node.device.memory_bytes / 1e9:.3g})"
             )
         if needs and not fits:

@@ -113,18 +113,35 @@ def cells(row: StageRow) -> Sequence[str]:
     )
 
 
+PROOF = {
+    "optimal": "proven",
+    "time limit": "the time limit was met",
+    "effort limit": "the best that the search found, not proven",
+}
+
+
+def _objective(plan: Plan) -> list[str]:
+    """What was minimised, where it was not throughput that was maximised."""
+    said = plan.prediction
+    if plan.objective == "throughput":
+        return []
+    unit = "an hour" if plan.objective == "cost" else "GPUs in use"
+    return [
+        f"minimised   {plan.objective}: {said.objective_value:,.6g} {unit}, at least "
+        f"{said.objective_bound:,.6g} (gap {said.gap:.2%}, {PROOF[said.status]}), for at least "
+        f"{plan.at_least:,.6g} steps/s"
+    ]
+
+
 def told(plan: Plan, path: object) -> list[str]:
     """The lines below the table: prediction, bound, bottleneck, and how to go on."""
     said, buffers = plan.prediction, plan.buffers
     lines = [
         f"predicted   {said.throughput_env_steps_per_s:,.1f} environment steps/s, {plan.schedule}, "
         f"max_staleness {plan.max_staleness}",
-        f"bound       {said.bound_env_steps_per_s:,.1f} (gap {said.gap:.2%}, "
-        + {
-            "optimal": "proven)",
-            "time limit": "the time limit was met)",
-            "effort limit": "the best that the search found, not proven)",
-        }[said.status],
+        f"bound       {said.bound_env_steps_per_s:,.1f}"
+        + (f" (gap {said.gap:.2%}, {PROOF[said.status]})" if plan.objective == "throughput" else ""),
+        *_objective(plan),
         f"bottleneck  {said.bottleneck}: {said.why}",
         f"in flight   {plan.environments.count} environments in {plan.environments.groups} "
         f"group{'s' if plan.environments.groups > 1 else ''}, {buffers.segments} segments of "

@@ -10,6 +10,7 @@ from ebrl.planner.plan import StagePlan
 from ebrl.planner.space import Space
 
 FULL = 0.995
+CROWDED = 0.9  # part of all devices' time from which they are what is short
 
 
 def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> tuple[str, str]:
@@ -21,7 +22,6 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
             f"{flight:.1f} environments have to be on their way and the staleness bound lets "
             f"{space.in_flight:.0f}"
         )
-    busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
     spent = {stage.name: _core_seconds(stage, rate) for stage in stages}
     cores = sum(space.classes[node.k].node.cores for node in binding.nodes)
     used = math.fsum(spent.values()) * rate
@@ -34,6 +34,9 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
             f"{cores} cores ÷ ({parts}) of core time an environment step = {rate:,.0f} steps/s; "
             f"{name} takes {spent[name] / math.fsum(spent.values()):.0%} of it"
         )
+    device = _devices(space, binding, stages, rate)
+    if device is not None:
+        return device
     if flight >= FULL * space.environments[1]:
         return "environments", (
             f"{flight:.1f} of {space.environments[1]} environments are on their way at any time "
@@ -43,9 +46,34 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
         share = {stage.name: rate / max(stage.items_per_s, 1e-12) for stage in stages}
         name = max(share, key=lambda each: (share[each], each))
         return name, "rollout and training alternate (max_staleness=0); this takes most of the time"
+    busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
     return busiest.name, (
         f"{busiest.name} is busy {busiest.utilisation:.0%} of the time: "
         f"{len(busiest.replicas)} × {busiest.replicas[0].batch} items in {busiest.seconds:.4g} s"
+    )
+
+
+def _devices(
+    space: Space, binding: Binding, stages: Sequence[StagePlan], rate: float
+) -> tuple[str, str] | None:
+    """Are the devices full? Then the stage that takes most of them, and the arithmetic."""
+    count = sum(each.node.count * each.node.devices for each in space.classes)
+    sms = max((e.node.device.sms for e in space.classes if e.node.device is not None), default=0)
+    spent = {
+        stage.name: math.fsum(r.busy * r.sms / sms for r in stage.replicas if r.device is not None)
+        for stage in stages
+        if sms
+    }
+    busy = math.fsum(spent.values())
+    if not count or busy < CROWDED * count or len({e.node.device for e in space.classes}) > 1:
+        return None
+    name = max(spent, key=lambda each: (spent[each], each))
+    parts = " + ".join(
+        f"{1e3 * share / rate:.3g} ms {each}" for each, share in spent.items() if share > 0
+    )
+    return name, (
+        f"{count} GPUs are busy {busy / count:.1%} of the time, with {parts} of GPU time an "
+        f"environment step; {name} takes {spent[name] / busy:.0%} of it"
     )
 
 
