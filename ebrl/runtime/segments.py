@@ -42,6 +42,7 @@ class Segments:
         self._environment = slab["segment/environment"]
         self._order = slab["segment/order"]
         self._steps = slab["steps"]
+        self._ends = (slab["terminated"], slab["truncated"])
         self._version_of = slab["version"]
         self._started = slab["started"]
         self._orders = slab["order"]
@@ -69,6 +70,8 @@ class Segments:
                 return None
             segment = int(free[0])
             self._steps[segment] = 0
+            for flags in self._ends:  # written again only where an episode ends
+                flags[segment] = False
             self._environment[segment] = environment
             self._order[segment] = self._orders[0]
             self._orders[0] += 1

@@ -22,7 +22,7 @@ from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Array, Slab
 from ebrl.stages.protocols import Environment
 
-FLUSH_NS = 400_000
+FLUSH_NS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -118,7 +118,10 @@ class Simulate:
             now = time.perf_counter_ns()
             if now >= deadline or position + 1 == len(rows):
                 end = position + 1
-                stepped += self._flush(rows[begin:end], ready[begin:end], results)
+                mine = slice(begin, end)
+                stepped += self._flush(
+                    rows[mine], ready[mine], segments[mine], cursors[mine], results
+                )
                 results.clear()
                 begin = end
                 deadline = now + FLUSH_NS
@@ -152,32 +155,38 @@ class Simulate:
         self,
         rows: Sequence[tuple[int, int, int]],
         envs: NDArray[np.intp],
+        segments: NDArray[np.int64],
+        cursors: NDArray[np.int64],
         results: Sequence[tuple[int, Sequence[float], bool, bool]],
     ) -> int:
         """Write what was computed, then hand the environments over."""
         count, rewards, terminated, truncated = zip(*results, strict=True)
-        segments, cursors = self._segment[envs], self._cursor[envs]
         if self.chunk == 1:
             self._reward[segments, cursors] = rewards
         else:  # a chunk may have been cut short: what it did not do has no reward
             for (_, segment, cursor), made in zip(rows, rewards, strict=True):
                 self._reward[segment, cursor, : len(made)] = made
                 self._reward[segment, cursor, len(made) :] = 0.0
-        self._terminated[segments, cursors] = terminated
-        self._truncated[segments, cursors] = truncated
         self._steps[segments, cursors] = count
         stepped = int(sum(count))
         if self._produced[0] == 0:
             self._produced[1] = time.monotonic_ns()
         self._produced[0] += stepped
         onward = cursors + 1
-        special = (onward == self.horizon) | np.array(terminated) | np.array(truncated)
-        if special.any():
-            plain = ~special
+        last = self.horizon - 1
+        special = [
+            index
+            for index, (_, _, cursor) in enumerate(rows)
+            if cursor == last or terminated[index] or truncated[index]
+        ]
+        if special:
+            plain = np.delete(np.arange(len(rows)), special)
             self._cursor[envs[plain]] = onward[plain]
             self._give(envs[plain])
-            for index in np.flatnonzero(special).tolist():
+            for index in special:
                 env, segment, cursor = rows[index]
+                self._terminated[segment, cursor] = terminated[index]
+                self._truncated[segment, cursor] = truncated[index]
                 ended = terminated[index] or truncated[index]
                 self._turn(env, segment, cursor, ended=ended)
         else:
