@@ -23,8 +23,8 @@ def diff(
     Example:
       ebrl diff old.json new.json
     """
-    from ebrl.planner.diff import diff as compare
     from ebrl.planner.plan import read
+    from ebrl.planner.telling.diff import diff as compare
 
     changes = compare(read(before), read(after))
     if as_json:

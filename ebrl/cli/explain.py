@@ -26,8 +26,8 @@ def explain(
       ebrl explain plan.json
       ebrl explain plan.json --no-marginal --json
     """
-    from ebrl.planner.explain import explain as reason
     from ebrl.planner.plan import read
+    from ebrl.planner.telling.explain import explain as reason
 
     found = read(plan)
     told = reason(found, marginals=marginal)

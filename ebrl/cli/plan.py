@@ -68,9 +68,9 @@ def plan(
     Without --profile, a plan for cores alone measures the stages here first (seconds, cached); for
     other hardware the shipped profiles and declared work are used, and what is estimated says so.
     """
+    from ebrl.planner.model.request import CompileOptions, objective, parse_pin
     from ebrl.planner.plan import encode
     from ebrl.planner.prepare import Request, prepare
-    from ebrl.planner.request import CompileOptions, objective, parse_pin
 
     options = CompileOptions(
         pins=tuple(parse_pin(text) for text in pin or ()),
@@ -87,7 +87,7 @@ def plan(
     if as_json:
         import msgspec
 
-        from ebrl.planner.table import summary
+        from ebrl.planner.telling.table import summary
 
         print(msgspec.json.encode(summary(made, str(output))).decode())
     else:
@@ -122,7 +122,7 @@ def _tell(plan: Plan, path: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ebrl.planner.table import HEADINGS, cells, stage_rows, told
+    from ebrl.planner.telling.table import HEADINGS, cells, stage_rows, told
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False)

@@ -35,9 +35,9 @@ def whatif(
       ebrl whatif plan.json --cluster '4*(h100x8)' -o new.json
     """
     from ebrl.planner.cluster import parse
-    from ebrl.planner.diff import diff
     from ebrl.planner.plan import encode, read
-    from ebrl.planner.whatif import Change, what_if
+    from ebrl.planner.telling.diff import diff
+    from ebrl.planner.telling.whatif import Change, what_if
 
     before = read(plan)
     change = Change(
@@ -58,7 +58,7 @@ def whatif(
     if as_json:
         import msgspec
 
-        from ebrl.planner.table import summary
+        from ebrl.planner.telling.table import summary
 
         body = {
             "before": summary(before, str(plan)),
@@ -67,7 +67,8 @@ def whatif(
         }
         print(msgspec.json.encode(body).decode())
         return
-    print(f"before  {old:,.1f} environment steps/s  {before.prediction.bottleneck}")
-    print(f"after   {new:,.1f} environment steps/s  {after.prediction.bottleneck}  ({new / old - 1:+.1%})\n")
+    was, then = (each.prediction.bottleneck for each in (before, after))
+    print(f"before  {old:,.1f} environment steps/s  {was}")
+    print(f"after   {new:,.1f} environment steps/s  {then}  ({new / old - 1:+.1%})\n")
     for each in diff(before, after):
         print(each)

@@ -14,19 +14,19 @@ import msgspec
 
 from ebrl import __version__
 from ebrl.frontend.program import Program
-from ebrl.planner import assemble
-from ebrl.planner.alternatives import consider
-from ebrl.planner.demand import demands
+from ebrl.planner.binding import assemble
 from ebrl.planner.hardware import Cluster
+from ebrl.planner.model.demand import demands
+from ebrl.planner.model.request import CompileOptions, check_pins
 from ebrl.planner.plan import Made, Plan
 from ebrl.planner.portfolio import search_all
 from ebrl.planner.profile import Point
-from ebrl.planner.refusal import check_known, check_prices, explain_infeasible
-from ebrl.planner.request import CompileOptions, check_pins
-from ebrl.planner.verify import verify
+from ebrl.planner.proof.verify import verify
+from ebrl.planner.telling.alternatives import consider
+from ebrl.planner.telling.refusal import check_known, check_prices, explain_infeasible
 
 
-def compile(  # noqa: A001 (the field's word)
+def compile(
     program: Program,
     cluster: Cluster,
     points: Sequence[Point],
@@ -46,7 +46,7 @@ def compile(  # noqa: A001 (the field's word)
     best, seconds = search_all(program, cluster, points, options)
     if best is None:
         raise explain_infeasible(program, cluster, points, options)
-    others = consider(program, cluster, points, options, best) if options.alternatives else ()
+    others = consider(options, best) if options.alternatives else ()
     plan = assemble.plan(program, cluster, points, options, best, others)
     faults = verify(plan)
     assert not faults, "\n".join(str(fault) for fault in faults)

@@ -18,7 +18,7 @@ from ebrl.frontend.program import Program as Program  # for the runtime, which k
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.profile import Point
 
-FORMAT = "ebrl-plan/1"
+FORMAT: Literal["ebrl-plan/1"] = "ebrl-plan/1"
 Source = Literal["measured", "published", "estimated"]
 
 
@@ -34,7 +34,9 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     core_set: tuple[int, ...] = ()  # affinity; shared with others where cores is fractional
     threads: int = 1  # intra-op threads
     batch: int
-    environments: tuple[int, int] | None = None  # [first, last) of the environments it steps or serves
+    environments: tuple[int, int] | None = (
+        None  # [first, last) of the environments it steps or serves
+    )
     group: int = 0  # replicas of one data-parallel stage with the same group are one replica
     share: int = 0  # items of one update that this rank takes, in calls of `batch`; 0: not a rank
     rated_cores: float = 0.0  # cores that its stage time holds for; `cores` is its share of them

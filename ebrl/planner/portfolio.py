@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ebrl.frontend.program import Program
-from ebrl.planner import search
-from ebrl.planner.bind import Result, bind
+from ebrl.planner.binding.bind import bind
+from ebrl.planner.binding.result import Result
 from ebrl.planner.hardware import Cluster
+from ebrl.planner.model import search
+from ebrl.planner.model.allocation import Relaxed
+from ebrl.planner.model.request import CompileOptions
+from ebrl.planner.model.space import Space
+from ebrl.planner.model.spaces import spaces
 from ebrl.planner.profile import Point
-from ebrl.planner.request import CompileOptions
-from ebrl.planner.search import Relaxed
-from ebrl.planner.space import Space
-from ebrl.planner.spaces import spaces
 
 NOTHING = 1e-9  # environment steps a second that are none
 

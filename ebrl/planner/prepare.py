@@ -1,9 +1,9 @@
 """From what the user names to a plan: the graph is loaded and checked, the hardware resolved, the
 stage times gathered (profiles, else a calibration on this machine, else those shipped), compiled.
 
-Invariant: a point keeps its provenance on the way; a calibration happens only for hardware without
-devices (its cores are taken to be like this machine's, and the points say whose they are), only
-where no profile was given, and says that it does.
+Invariant: a point keeps its provenance on the way; a calibration happens only for hardware
+without devices (its cores are taken to be like this machine's, and the points say whose they
+are), only where no profile was given, and says that it does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from ebrl.frontend.program import Program
 from ebrl.planner.hardware import Cluster
+from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.plan import Plan
 from ebrl.planner.profile import Point
-from ebrl.planner.request import CompileOptions
 
 Calibrate = Callable[[Program, Path], tuple[tuple[Point, ...], int]]
 """Measures a program's stages on this machine: points, and the bytes of a policy's weights."""

@@ -161,12 +161,12 @@ def test_a_command_imports_what_is_heavy_only_when_it_runs(file: Path):
 @pytest.mark.parametrize(
     ("module", "source", "culprit"),
     [
-        ("ebrl.planner.milp", "def solve():\n    import torch", "torch"),
+        ("ebrl.planner.model.milp", "def solve():\n    import torch", "torch"),
         ("ebrl.frontend.graph", "from ebrl.planner import plan", "ebrl.planner.plan"),
         ("ebrl.frontend.graph", "from ..planner.plan import Plan", "ebrl.planner.plan.Plan"),
         ("ebrl.frontend.graph", "import rich", "rich"),
         ("ebrl.runtime.run", "from ebrl.frontend.program import Program", "ebrl.frontend.program"),
-        ("ebrl.runtime.run", "from ebrl.planner import milp", "ebrl.planner.milp"),
+        ("ebrl.runtime.run", "from ebrl.planner.model import milp", "ebrl.planner.model.milp"),
         ("ebrl.stages.envs.adapter", "import ebrl.runtime.slab", "ebrl.runtime.slab"),
         ("ebrl.errors", "from typing import X\nimport numpy.typing", "numpy.typing"),
     ],

@@ -18,7 +18,7 @@ from ebrl.planner.report.words import (
     size,
     time,
 )
-from ebrl.planner.table import device_of
+from ebrl.planner.telling.table import device_of
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

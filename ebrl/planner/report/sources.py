@@ -8,7 +8,7 @@ from ebrl.planner.plan import Plan
 from ebrl.planner.profile import CPU
 from ebrl.planner.report.planned import Fact
 from ebrl.planner.report.words import count, plural, size, time
-from ebrl.planner.table import device_of
+from ebrl.planner.telling.table import device_of
 
 MOST_POINTS = 400
 

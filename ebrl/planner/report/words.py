@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ebrl.planner.table import seconds as time
+from ebrl.planner.telling.table import seconds as time
 
 __all__ = (
     "Error",

@@ -14,8 +14,8 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.planner.options import Option
-from ebrl.planner.space import Space
+from ebrl.planner.model.options import Option
+from ebrl.planner.model.space import Space
 
 Way = tuple[tuple[Option, ...], float, bool]  # options on one device, slowdown, do they take turns?
 
@@ -72,9 +72,7 @@ def _sum(
     return np.asarray(each[chosen].sum(axis=1))
 
 
-def _allowed(
-    space: Space, every: Sequence[Way], chosen: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _allowed(space: Space, every: Sequence[Way], chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Is there a number of environments that fills every seat of the loop and that fits, and may
     the learner have these ranks?"""
     least = np.full(len(chosen), float(space.environments[0]))

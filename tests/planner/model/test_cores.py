@@ -7,9 +7,9 @@ import pytest
 
 from ebrl.errors import InfeasibleError, PlanError
 from ebrl.planner.compile import compile
+from ebrl.planner.model.request import CompileOptions, parse_pin
 from ebrl.planner.plan import Plan, encode
-from ebrl.planner.request import CompileOptions, parse_pin
-from ebrl.planner.verify import verify
+from ebrl.planner.proof.verify import verify
 from tests.planner.model.cases import cpus, on_cores, pipeline
 
 

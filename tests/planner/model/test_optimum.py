@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ebrl.planner import search
-from ebrl.planner.bind import bind
-from ebrl.planner.space import Space
+from ebrl.planner.binding.bind import bind
+from ebrl.planner.model import search
+from ebrl.planner.model.space import Space
 from tests.planner.model import brute, worlds
 
 RESOLUTION = 1e-7

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from ebrl.planner.demand import demands
 from ebrl.planner.hardware import NodeClass
-from ebrl.planner.learning import Mode
-from ebrl.planner.options import Option
-from ebrl.planner.space import ClassSpace, Space
+from ebrl.planner.model.demand import demands
+from ebrl.planner.model.learning import Mode
+from ebrl.planner.model.options import Option
+from ebrl.planner.model.space import ClassSpace, Space
 from tests.planner.model.cases import GB, device, pipeline
 
 STAGES = ("simulate", "generate", "train")

@@ -1,0 +1,1 @@
+"""Counts become nodes, devices, cores and environments."""

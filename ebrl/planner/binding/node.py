@@ -1,0 +1,189 @@
+"""One node, solved alone: which pattern each of its devices follows, what its cores carry, and the
+rollout rate that they keep up together (the loop never leaves a node).
+
+Invariant: what a `NodeFill` says it does, its own devices, cores and memory can do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from ebrl.planner.model import milp
+from ebrl.planner.model.allocation import busy_of
+from ebrl.planner.model.learning import Cut
+from ebrl.planner.model.milp import Built
+from ebrl.planner.model.request import pinned
+from ebrl.planner.model.solver import INFINITY, Outcome, solve
+from ebrl.planner.model.space import SHARED_CORES, ClassSpace, Pattern, Space
+
+EASE = 0.99  # how busy a process with a core of its own may be planned
+HEADROOM = 0.9  # how busy one simulating process on pooled cores should be planned
+# Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
+PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
+SLACK = 1e-9
+NODE_EFFORT = 500  # nodes of the search tree
+GLOBAL = ("ranks", "shares", "staleness", "most environments", "pin")
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """One replica-to-be: an option and the part of the time it works."""
+
+    option: int
+    busy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFill:
+    """One node of class `k`. `environments` are those it needs; it may be given more."""
+
+    k: int
+    patterns: tuple[Pattern, ...]
+    device_busy: tuple[tuple[Busy, ...], ...]  # by device, in the order of `patterns`
+    on_cores: tuple[Busy, ...]
+    rollout: float
+    learner: float
+    environments: int
+    index: int = 0  # within its class
+
+
+def model_of(space: Space, k: int, patterns: Sequence[Pattern], environments: int) -> Built:
+    """The model of one node of a class, over these patterns, for its rollout rate."""
+    each = space.classes[k]
+    alone = replace(
+        space,
+        classes=(
+            replace(
+                each,
+                node=msgspec.structs.replace(each.node, count=1),
+                patterns=tuple(sorted(set(patterns))),
+            ),
+        ),
+        mode=None if space.mode is None else replace(space.mode, shards=1),
+        environments=(0, environments),
+        pins=(),
+        objective="throughput",
+        at_least=None,
+    )
+    cuts = [Cut(rollout=1.0, learner=0.0, constant=0.0)]
+    scale = 1.0
+    rates = [option.rate for option in (*each.on_device, *each.on_cores)]
+    if rates:
+        scale = max(rates)
+    made = milp.build(alone, cuts, scale)
+    model = made.model
+    for column in made.devices.values():
+        model.objective[column] -= PREFERENCES["device"]
+    for column in made.replicas.values():
+        model.objective[column] -= PREFERENCES["replica"]
+    for columns in (made.busy_cores, made.busy_device, made.busy_turns):
+        for column in columns.values():
+            model.objective[column] -= PREFERENCES["busy"]
+    model.objective[made.environments[0]] -= PREFERENCES["environment"]
+    return made
+
+
+def charge(made: Built, prices: Mapping[milp.Row, float]) -> None:
+    """Make the node pay for what all nodes share, instead of maximising its rollout alone.
+
+    `prices` are those of a master problem: per environment step a second of rollout and of learner
+    capacity ("rollout", "capacity"), and of the rows over all nodes.
+    """
+    model = made.model
+    model.objective[made.throughput] = 0.0
+    model.objective[made.rollout[0]] += prices[("rollout",)] * made.scale
+    if made.learner >= 0:
+        model.objective[made.learner] += prices[("capacity",)] * made.scale
+    for row, number in made.rows.items():
+        shared = row[0] in GLOBAL or (row[0] == "pace" and len(row) == 2)
+        if not shared:
+            continue
+        price = prices.get(row, 0.0)
+        for column, coefficient in model.rows[number].items():
+            model.objective[column] -= price * coefficient
+        if row[0] == "pace":  # kept by all nodes together
+            model.row_low[number] = -INFINITY
+            model.row_high[number] = INFINITY
+            model.rows[number] = {}
+            model.row_low[number] = 0.0
+    if made.learner >= 0:
+        model.high[made.learner] = min(model.high[made.learner], 1e9)
+
+
+def solve_node(
+    made: Built, *, resolution: float = 1e-6, node_limit: int | None = NODE_EFFORT
+) -> Outcome:
+    return solve(made.model, relative_gap=resolution, node_limit=node_limit)
+
+
+def read(space: Space, k: int, made: Built, outcome: Outcome) -> NodeFill:
+    """What a solved node does."""
+    each, values = space.classes[k], outcome.values
+    hand: list[Pattern] = []
+    for (_, pattern), column in made.devices.items():
+        hand += [pattern] * round(values[column])
+    hand.sort()
+    on_cores: list[Busy] = []
+    for (_, j), column in sorted(made.replicas.items()):
+        works, count = values[made.busy_cores[0, j]], round(values[column])
+        demand = space.demand(each.on_cores[j].stage)
+        if not demand.learns and pinned(space.pins, demand.name, "replicas") is None:
+            count = min(count, max(1, math.ceil(works / EASE - 1e-9)))
+            if demand.holds and _crowded(each, works, count):
+                count = min(count + 1, max(1, round(values[made.environments[0]])))
+        if count:
+            on_cores += [Busy(j, works / count)] * count
+    return NodeFill(
+        k=k,
+        patterns=tuple(hand),
+        device_busy=tuple(
+            tuple(Busy(o, busy_of(made, values, 0, pattern, o)) for o in pattern.members)
+            for pattern in hand
+        ),
+        on_cores=tuple(on_cores),
+        rollout=values[made.rollout[0]] * made.scale,
+        learner=values[made.learner] * made.scale if made.learner >= 0 else 0.0,
+        environments=round(values[made.environments[0]]),
+    )
+
+
+def _crowded(each: ClassSpace, busy: float, count: int) -> bool:
+    """Would these processes, on pooled cores, hardly ever wait? Then one more is better."""
+    return 0 < count < each.node.cores <= SHARED_CORES and busy > HEADROOM * count
+
+
+def uses(space: Space, fill: NodeFill) -> dict[milp.Row, float]:
+    """What one such node puts into the rows that all nodes share."""
+    each = space.classes[fill.k]
+    found: dict[milp.Row, float] = {
+        ("nodes", fill.k): 1.0,
+        ("rollout",): fill.rollout,
+        ("capacity",): fill.learner,
+        ("most environments",): float(fill.environments),
+        ("fewest environments",): float(fill.environments),
+    }
+    seats = [(each.on_device[b.option], b.busy) for works in fill.device_busy for b in works]
+    seats += [(each.on_cores[b.option], b.busy) for b in fill.on_cores]
+    hosts = False
+    for option, works in seats:
+        s = space.index(option.stage)
+        demand = space.demands[s]
+        found["pin", s] = found.get(("pin", s), 0.0) + 1.0
+        if demand.learns:
+            hosts = True
+            for row, amount in ((("ranks", s), 1.0), (("shares", s), float(option.batch))):
+                found[row] = found.get(row, 0.0) + amount
+        elif demand.loop:
+            found["staleness",] = found.get(("staleness",), 0.0) + works * option.batch
+        else:
+            found["pace", s] = found.get(("pace", s), 0.0) + works * option.rate
+    found["hosts",] = float(hosts)
+    return found
+
+
+def busy_total(fill: NodeFill) -> float:
+    return math.fsum(b.busy for works in fill.device_busy for b in works)

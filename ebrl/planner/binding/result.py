@@ -1,0 +1,61 @@
+"""What binding answers: nodes, and the throughput and the objective's value that they come to.
+
+Invariant: the throughput of a binding is that of its nodes, each solved alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ebrl.planner.binding.node import NodeFill
+from ebrl.planner.model.allocation import Found
+from ebrl.planner.model.learning import throughput
+from ebrl.planner.model.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """`value` is in the terms of the objective: throughput, or what is minimised, negative; −inf
+    where the throughput that was asked for is not reached."""
+
+    nodes: tuple[NodeFill, ...]
+    throughput: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """An answer with its binding; `bound` is in the terms of the objective."""
+
+    found: Found
+    binding: Binding
+    bound: float
+
+    @property
+    def value(self) -> float:
+        return self.binding.value
+
+
+def binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
+    seen: Counter[int] = Counter()
+    placed = []
+    for node in nodes:
+        placed.append(replace(node, index=seen[node.k]))
+        seen[node.k] += 1
+    rollout = math.fsum(node.rollout for node in nodes)
+    learner = math.fsum(node.learner for node in nodes)
+    reached = throughput(space.schedule, space.mode, rollout, learner)
+    value = reached if space.objective == "throughput" else -sum(cost(space, n) for n in nodes)
+    if space.at_least is not None and reached < space.at_least:
+        value = -math.inf
+    return Binding(nodes=tuple(placed), throughput=reached, value=value)
+
+
+def cost(space: Space, node: NodeFill) -> float:
+    """What the objective counts of one node: its price, or its devices in use."""
+    if space.objective == "cost":
+        return space.classes[node.k].node.price_per_hour or 0.0
+    return float(len(node.patterns))

@@ -1,0 +1,1 @@
+"""What may be chosen, and the best of it: options, patterns, the integer program, its bound."""

@@ -1,0 +1,1 @@
+"""A plan checked from itself alone."""

@@ -1,0 +1,1 @@
+"""What a reader of a plan is told: the table, why, what else, what if, and why not."""

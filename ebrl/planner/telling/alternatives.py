@@ -1,0 +1,153 @@
+"""What was considered beside the plan: how people place stages by hand, as restrictions of the
+model.
+
+An alternative's throughput is that of its best counts, without what binding them to nodes may
+cost, so it is never told worse than it is. Invariant: the restrictions use the same options, the
+same times and the same interference as the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ebrl.planner.binding.result import Result
+from ebrl.planner.model import patterns, search
+from ebrl.planner.model.request import CompileOptions
+from ebrl.planner.model.space import ClassSpace, Pattern, Space
+from ebrl.planner.plan import Alternative
+
+Restriction = Callable[[Space, ClassSpace], tuple[Pattern, ...]]
+SECONDS = 5.0  # for the integer program of one alternative, at most
+RESOLUTION, EFFORT = 1e-2, 20  # a rough answer will do for what is not chosen
+
+
+def consider(options: CompileOptions, best: Result) -> tuple[Alternative, ...]:
+    """Collocated whole GPUs, disaggregated whole GPUs, an even split; on cores alone, nothing."""
+    assert best.found.allocation is not None
+    space = best.found.allocation.space
+    if not any(each.on_device for each in space.classes) or options.objective != "throughput":
+        return ()
+    rate = best.binding.throughput
+    used = [
+        {pattern for node in best.binding.nodes if node.k == k for pattern in node.patterns}
+        for k in range(len(space.classes))
+    ]
+    return tuple(
+        _alternative(name, space, used, restriction, rate, why)
+        for name, restriction, why in (
+            ("collocated", collocated, "every stage on every GPU, taking turns"),
+            ("disaggregated", disaggregated, "each GPU for one stage, in the best ratio"),
+            ("hybrid", hybrid, "whole GPUs, for one stage or in turns"),
+            ("even split", even, "all stages on every GPU, equal shares of its SMs"),
+        )
+    )
+
+
+def _alternative(
+    name: str,
+    space: Space,
+    used: Sequence[set[Pattern]],
+    restriction: Restriction,
+    rate: float,
+    what: str,
+) -> Alternative:
+    value = rate if _is_one(used, space, restriction) else restricted(space, restriction)
+    if value is None:
+        return Alternative(name=name, throughput_env_steps_per_s=None, why=what)
+    if value >= rate * (1 - 1e-3):
+        return Alternative(
+            name=name, throughput_env_steps_per_s=min(value, rate), why=f"{what}: no better"
+        )
+    return Alternative(
+        name=name,
+        throughput_env_steps_per_s=value,
+        why=f"{what}: {1 - value / rate:.0%} less",
+    )
+
+
+def _is_one(used: Sequence[set[Pattern]], space: Space, restriction: Restriction) -> bool:
+    """Does the plan itself keep to the restriction?"""
+    return all(
+        patterns_ <= set(restriction(space, each))
+        for patterns_, each in zip(used, space.classes, strict=True)
+        if patterns_
+    )
+
+
+def restricted(space: Space, restriction: Restriction) -> float | None:
+    """The best throughput with these patterns alone; None where nothing fits."""
+    classes = tuple(
+        replace(each, patterns=tuple(sorted(set(restriction(space, each)))))
+        if each.on_device
+        else each
+        for each in space.classes
+    )
+    relaxed = search.relax(replace(space, classes=classes), closed=True)
+    if not relaxed.feasible or relaxed.values["throughput"] <= 0:
+        return None
+    found = search.best(
+        relaxed, time_limit_s=SECONDS, resolution=RESOLUTION, closed=True, effort=EFFORT
+    )
+    if found.allocation is None or found.allocation.throughput <= 0:
+        return None
+    return found.allocation.throughput
+
+
+def collocated(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
+    """Patterns of every stage that runs on devices, taking turns."""
+    stages = _stages(each)
+    found = [
+        p for p in patterns.taking_turns(space, each, thin=False) if len(p.members) == len(stages)
+    ]
+    return tuple(found) if len(stages) > 1 else patterns.alone(space, each)
+
+
+def disaggregated(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
+    """One stage a device; a synchronous learner is on the devices of the others anyway."""
+    found = patterns.alone(space, each)
+    return found if space.schedule == "asynchronous" else found + _with_learner(space, each)
+
+
+def hybrid(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
+    return disaggregated(space, each) + patterns.taking_turns(space, each)
+
+
+def even(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
+    """Every stage on every device, with equal shares of its SMs, as near as the grid allows."""
+    assert each.node.device is not None
+    stages = _stages(each)
+    share = each.node.device.sms / len(stages)
+    quotas = [q for q in each.node.device.quotas() if q <= share]
+    if not quotas:
+        return ()
+    thin = replace(
+        each,
+        on_device=tuple(o for o in each.on_device if o.sms == max(quotas) or space.apart(o)),
+    )
+    listed = patterns.everything(space, thin, limit=20_000) or ()
+    number = {id(option): o for o, option in enumerate(each.on_device)}
+    return tuple(
+        replace(p, members=tuple(number[id(thin.on_device[o])] for o in p.members))
+        for p in listed
+        if len(p.members) == len(stages) and not p.turns
+    )
+
+
+def _with_learner(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
+    """A whole device for one stage, and the learner on it in its own phase."""
+    assert each.node.device is not None
+    whole = [o for o, option in enumerate(each.on_device) if option.sms == each.node.device.sms]
+    learners = [o for o in whole if space.apart(each.on_device[o])]
+    found = []
+    for o in whole:
+        for learner in learners:
+            pair = (o, learner)
+            memory = sum(each.on_device[m].memory_bytes for m in pair)
+            if o not in learners and memory <= each.node.device.memory_bytes:
+                found.append(Pattern(tuple(sorted(pair))))
+    return tuple(found)
+
+
+def _stages(each: ClassSpace) -> Sequence[str]:
+    return list(dict.fromkeys(option.stage for option in each.on_device))
