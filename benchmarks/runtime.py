@@ -3,9 +3,9 @@
     python -m benchmarks.runtime [--tasks cartpole pushcube] [--rounds 3] [--peers sb3 …]
 
 Every round runs each contender once, in a process of its own, so that all of them see the machine
-as it is then; the ratio is taken round by round and its median reported. Counted are distinct trained
-environment steps from the first environment step to the end of the last update. Network, epochs,
-minibatch and horizon are the same; each peer has the settings that were found to be its best
+as it is then; the ratio is taken round by round and its median reported. Counted are distinct
+trained environment steps from the first environment step to the end of the last update. Network,
+epochs, minibatch and horizon are the same; each peer has the settings that were found its best
 (benchmarks/peers/README.md). Peers' virtual environments are built on first use, under `--root`.
 """
 

@@ -1,7 +1,7 @@
 """What a user is told when something is wrong: what, where, why and what to do.
 
-Every fault that a user can cause is an `EbrlError`; the command line prints it without a traceback and
-exits with `exit_code`. An `assert` elsewhere means a mistake of our own.
+Every fault that a user can cause is an `EbrlError`; the command line prints it without a traceback
+and exits with `exit_code`. An `assert` elsewhere means a mistake of our own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault: a stable code, the message, the place (`file:line` or a path in a file) and a hint."""
+    """One fault: a stable code, the message, the place (`file:line`, or in a file) and a hint."""
 
     code: str
     message: str

@@ -1,7 +1,7 @@
 """CartPole in seconds: a mean return of 475 within 150,000 steps, on actions up to one version old.
 
-    ebrl plan graphs/cartpole_ppo.py --cluster local -o plan.json
-    ebrl execute plan.json --steps 150000
+ebrl plan graphs/cartpole_ppo.py --cluster local -o plan.json
+ebrl execute plan.json --steps 150000
 """
 
 import ebrl

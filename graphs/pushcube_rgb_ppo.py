@@ -1,7 +1,7 @@
 """PushCube from a camera: pictures and joint state in, end-effector moves out.
 
-    ebrl plan graphs/pushcube_rgb_ppo.py --cluster local -o plan.json
-    ebrl execute plan.json --steps 200000
+ebrl plan graphs/pushcube_rgb_ppo.py --cluster local -o plan.json
+ebrl execute plan.json --steps 200000
 """
 
 import ebrl

@@ -1,4 +1,4 @@
-"""CartPole as every peer trains it in the benchmark: same network, epochs, minibatch and horizon."""
+"""CartPole as every peer trains it in the benchmark: same network, epochs, minibatch, horizon."""
 
 import ebrl
 from ebrl.stages import PPO, Gymnasium, MLPPolicy

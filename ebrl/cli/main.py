@@ -23,7 +23,18 @@ from ebrl import __version__
 from ebrl.errors import Diagnostic, EbrlError
 
 # In the order in which a newcomer meets them.
-COMMANDS = ("check", "plan", "explain", "diff", "whatif", "execute", "report", "clusters", "launch", "doctor")
+COMMANDS = (
+    "check",
+    "plan",
+    "explain",
+    "diff",
+    "whatif",
+    "execute",
+    "report",
+    "clusters",
+    "launch",
+    "doctor",
+)
 
 HELP = """Declare a simulate, generate, train pipeline; compile it to a plan; execute the plan.
 

@@ -1,7 +1,8 @@
-"""Where every byte of the shared memory lies: the one piece of arithmetic that plan and runtime share.
+"""Where every byte of the shared memory lies: arithmetic that plan and runtime share.
 
 Invariant: the runtime allocates exactly `slab_layout(...).total_bytes`, so the plan's figure is the
-truth, to the byte. Arrays start at multiples of 64 bytes (a cache line), so two writers never share one.
+truth, to the byte. Arrays start at multiples of 64 bytes (a cache line), which two writers of
+different arrays therefore never share.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def segment_bytes(program: Program) -> int:
 def segment_count(program: Program, environments: int, max_staleness: int) -> int:
     """Segments that can be alive at once, from the staleness bound.
 
-    Admission lets at most (η + 1) batches be started and untrained; one segment an environment may be
-    on its way beyond that only while an update holds its batch, which is already counted. So the bound
-    is (η + 1)·B, and at least one an environment so that every environment can run.
+    Admission lets at most (η + 1) batches be started and untrained, those that an update holds
+    included. So the bound is (η + 1)·B, and at least a batch and one segment an environment, so that
+    every environment can run.
     """
     batch = segments_per_batch(program)
     return max((max_staleness + 1) * batch, batch + environments)
@@ -86,7 +87,7 @@ def segments_per_batch(program: Program) -> int:
 
 
 def control_fields(environments: int, segments: int, workers: int) -> tuple[Field, ...]:
-    """The arrays that say who owns what, and the counters. One writer each, or under the slab's lock."""
+    """Who owns what, and the counters. One writer each, or under the slab's lock."""
     return (
         Field(name="stop", dtype="int64", shape=(1,)),
         Field(name="weights/version", dtype="int64", shape=(1,)),  # newest published; -1: none yet
@@ -98,12 +99,14 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="discarded", dtype="int64", shape=(len(DISCARD_REASONS),)),
         Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
         Field(name="produced", dtype="int64", shape=(workers, 8)),  # steps, ns of the first; padded
-        Field(name="clock", dtype="int64", shape=(workers, 8)),  # busy ns, firings, items, heartbeat ns
+        Field(
+            name="clock", dtype="int64", shape=(workers, 8)
+        ),  # busy ns, firings, items, heartbeat
         Field(name="env/state", dtype="uint8", shape=(environments,)),
         Field(name="env/segment", dtype="int64", shape=(environments,)),
         Field(name="env/cursor", dtype="int64", shape=(environments,)),
         Field(name="env/decisions", dtype="int64", shape=(environments,)),  # ever; keys the noise
-        Field(name="env/started", dtype="int64", shape=(environments,)),  # as `started`, by environment
+        Field(name="env/started", dtype="int64", shape=(environments,)),  # `started` of each
         Field(name="segment/state", dtype="uint8", shape=(segments,)),
         Field(name="segment/environment", dtype="int64", shape=(segments,)),
         Field(name="segment/order", dtype="int64", shape=(segments,)),  # in order of starting
@@ -113,7 +116,7 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
 def slab_layout(
     program: Program, *, environments: int, segments: int, workers: int, weights_bytes: int
 ) -> Layout:
-    """Everything that is shared: control, the segments' arrays (segment-major) and two weight buffers."""
+    """Everything shared: control, the segments' arrays (segment-major), two weight buffers."""
     fields = [
         *control_fields(environments, segments, workers),
         *(

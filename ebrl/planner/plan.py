@@ -14,9 +14,11 @@ from typing import Literal
 import msgspec
 
 from ebrl.errors import PlanError
-from ebrl.frontend.program import Program as Program  # for the runtime, which knows no frontend
+from ebrl.frontend.program import Program
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.profile import Point
+
+__all__ = ["Plan", "Program", "encode", "read"]  # Program: the runtime knows no frontend
 
 FORMAT: Literal["ebrl-plan/1"] = "ebrl-plan/1"
 Source = Literal["measured", "published", "estimated"]

@@ -7,17 +7,21 @@ import ebrl
 from ebrl.stages import PPO, Gymnasium, MLPPolicy
 
 
+class Marked:
+    def __init__(self, body):
+        self._body = body
+
+    def __getattr__(self, name):
+        return getattr(self._body, name)
+
+    def update(self, *args):
+        Path(os.environ["EBRL_TEST_MARK"]).touch()
+        return self._body.update(*args)
+
+
 class Slow(PPO):
     def build(self, *args, **kwargs):
-        body = super().build(*args, **kwargs)
-        update = body.update
-
-        def marked(*args):
-            Path(os.environ["EBRL_TEST_MARK"]).touch()
-            return update(*args)
-
-        body.update = marked
-        return body
+        return Marked(super().build(*args, **kwargs))
 
 
 graph = ebrl.Graph("slow-update")
