@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from ebrl.errors import PlanError
-from ebrl.frontend.program import Program
+from ebrl.frontend.program import Program as Program  # noqa: PLC0414 (the runtime knows no frontend)
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.profile import Point
 

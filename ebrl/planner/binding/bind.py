@@ -12,23 +12,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ebrl.planner.binding.deal import deal, parts, ranks_by_node
-from ebrl.planner.binding.kinds import generate
+from ebrl.planner.binding.kinds import generate, promising
 from ebrl.planner.binding.node import SLACK, NodeFill, model_of, read, solve_node
+from ebrl.planner.binding.polish import polish
 from ebrl.planner.binding.result import Binding, binding
 from ebrl.planner.model.allocation import Allocation
 from ebrl.planner.model.space import Pattern, Space
 
 
 def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
-    """Deal; where that falls short of the bound, generate kinds of nodes."""
+    """Deal; where that falls short of the bound, generate kinds of nodes, then polish."""
     space = found.space
     dealt = _deal(found)
     if len(space.classes) == 1 and space.classes[0].node.count == 1:
         return dealt
-    if dealt.value >= bound - abs(bound) * resolution / 2:
+    enough = bound - abs(bound) * resolution / 2
+    if dealt.value >= enough:
         return dealt
-    generated = generate(found, dealt, resolution)
-    return max((dealt, generated), key=lambda each: each.value)
+    best = max((dealt, generate(found, dealt, resolution)), key=lambda each: each.value)
+    if best.value >= enough:
+        return best
+    return polish(found, best, [promising(found, k) for k in range(len(space.classes))])
 
 
 def _deal(found: Allocation) -> Binding:
@@ -79,7 +83,10 @@ def _fill(
     made = model_of(part, k, tuple(hand), environments)
     model = made.model
     for pattern, count in hand.items():
-        model.high[made.devices[0, pattern]] = count
+        column = made.devices[0, pattern]
+        model.high[column] = count
+        if any(space.demand(each.on_device[o].stage).learns for o in pattern.members):
+            model.low[column] = count
     for j, option in enumerate(each.on_cores):
         if space.demand(option.stage).learns:
             count, whole = ranks.get(j, 0), found.replicas[k].get(j, 0)

@@ -11,7 +11,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ebrl.planner.binding.node import SLACK, NodeFill, charge, model_of, read, solve_node, uses
+from ebrl.planner.binding.node import (
+    ROLLOUT,
+    SLACK,
+    NodeFill,
+    charge,
+    model_of,
+    read,
+    solve_node,
+    uses,
+)
 from ebrl.planner.binding.result import Binding, binding, cost
 from ebrl.planner.model import milp
 from ebrl.planner.model.allocation import Allocation
@@ -49,7 +58,7 @@ def generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
         plain = replace(node, index=0)
         if plain not in kinds:
             kinds.append(plain)
-    models = [_prepared(found, k) for k in range(len(space.classes))]
+    models = [promising(found, k) for k in range(len(space.classes))]
     tangents = list(first_cuts(space.mode)) if space.mode else [ROLLOUT]
     scale = max(found.throughput, space.at_least or 0.0, 1e-9)
     for _ in range(ROUNDS):
@@ -89,9 +98,6 @@ def generate(found: Allocation, dealt: Binding, resolution: float) -> Binding:
         for _ in range(round(outcome.values[column]))
     ]
     return binding(space, nodes)
-
-
-ROLLOUT = Cut(rollout=1.0, learner=0.0, constant=0.0)
 
 
 def _master(
@@ -163,7 +169,7 @@ def _cut(space: Space, master: _Master, values: Sequence[float], scale: float) -
     return list(tangents_at(space.schedule, space.mode, rollout, capacity))
 
 
-def _prepared(found: Allocation, k: int) -> tuple[Pattern, ...]:
+def promising(found: Allocation, k: int) -> tuple[Pattern, ...]:
     """Patterns that a node may be made of: those in use and the most promising ones."""
     return tuple(dict.fromkeys((*sorted(found.devices[k]), *found.promising[k][:PROMISING])))
 

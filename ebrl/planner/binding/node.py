@@ -25,6 +25,7 @@ HEADROOM = 0.9  # how busy one simulating process on pooled cores should be plan
 # Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
 PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
 SLACK = 1e-9
+ROLLOUT = Cut(rollout=1.0, learner=0.0, constant=0.0)
 NODE_EFFORT = 500  # nodes of the search tree
 GLOBAL = ("ranks", "shares", "staleness", "most environments", "pin")
 
@@ -51,8 +52,16 @@ class NodeFill:
     index: int = 0  # within its class
 
 
-def model_of(space: Space, k: int, patterns: Sequence[Pattern], environments: int) -> Built:
-    """The model of one node of a class, over these patterns, for its rollout rate."""
+def model_of(
+    space: Space,
+    k: int,
+    patterns: Sequence[Pattern],
+    environments: int,
+    *,
+    cuts: Sequence[Cut] = (ROLLOUT,),
+) -> Built:
+    """The model of one node of a class, over these patterns: for its rollout rate, or for what
+    other cuts say of throughput."""
     each = space.classes[k]
     alone = replace(
         space,
@@ -65,11 +74,10 @@ def model_of(space: Space, k: int, patterns: Sequence[Pattern], environments: in
         ),
         mode=None if space.mode is None else replace(space.mode, shards=1),
         environments=(0, environments),
-        pins=(),
+        pins=space.pins if _single(space) else (),
         objective="throughput",
         at_least=None,
     )
-    cuts = [Cut(rollout=1.0, learner=0.0, constant=0.0)]
     scale = 1.0
     rates = [option.rate for option in (*each.on_device, *each.on_cores)]
     if rates:
@@ -85,6 +93,10 @@ def model_of(space: Space, k: int, patterns: Sequence[Pattern], environments: in
             model.objective[column] -= PREFERENCES["busy"]
     model.objective[made.environments[0]] -= PREFERENCES["environment"]
     return made
+
+
+def _single(space: Space) -> bool:
+    return sum(each.node.count for each in space.classes) == 1
 
 
 def charge(made: Built, prices: Mapping[milp.Row, float]) -> None:

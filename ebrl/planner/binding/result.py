@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ebrl.planner.binding.node import NodeFill
+from ebrl.planner.binding.node import NodeFill, uses
 from ebrl.planner.model.allocation import Found
 from ebrl.planner.model.learning import throughput
+from ebrl.planner.model.milp import Row
+from ebrl.planner.model.request import pinned
 from ebrl.planner.model.space import Space
 
 
@@ -49,9 +51,23 @@ def binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
     learner = math.fsum(node.learner for node in nodes)
     reached = throughput(space.schedule, space.mode, rollout, learner)
     value = reached if space.objective == "throughput" else -sum(cost(space, n) for n in nodes)
-    if space.at_least is not None and reached < space.at_least:
+    if not _kept(space, nodes, reached):
         value = -math.inf
     return Binding(nodes=tuple(placed), throughput=reached, value=value)
+
+
+def _kept(space: Space, nodes: Sequence[NodeFill], reached: float) -> bool:
+    """Is everything kept that was asked for beyond what each node keeps by itself?"""
+    used: Counter[Row] = Counter()
+    for node in nodes:
+        used.update(uses(space, node))
+    for s, demand in enumerate(space.demands):
+        replicas = pinned(space.pins, demand.name, "replicas")
+        if replicas is not None and used["pin", s] != replicas:
+            return False
+        if demand.learns and space.mode is not None and used["ranks", s] < space.mode.shards:
+            return False
+    return space.at_least is None or reached >= space.at_least
 
 
 def cost(space: Space, node: NodeFill) -> float:

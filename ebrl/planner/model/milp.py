@@ -47,6 +47,7 @@ class Built:
     busy_device: dict[tuple[int, int], int] = field(default_factory=dict)
     busy_turns: dict[tuple[int, Pattern, int], int] = field(default_factory=dict)
     rows: dict[Row, int] = field(default_factory=dict)
+    short: list[int] = field(default_factory=list)
 
     def put(self, column: int, entries: Iterator[Entry] | Sequence[Entry]) -> None:
         """Coefficients of a column, into the rows that the model has."""
@@ -57,8 +58,9 @@ class Built:
                 terms[column] = terms.get(column, 0.0) + coefficient
 
 
-def build(space: Space, cuts: Sequence[Cut], scale: float) -> Built:
-    """The model of a space. `scale` keeps its numbers near one."""
+def build(space: Space, cuts: Sequence[Cut], scale: float, *, soft: bool = False) -> Built:
+    """The model of a space; `scale` keeps its numbers near its counts. `soft`: rows may fall short
+    of their lower limits, and by how much is what is minimised (the first phase of a simplex)."""
     made = Built(space=space, scale=scale)
     for row, name, low, high in _rows(space):
         made.rows[row] = made.model.row(name, {}, low=low, high=high)
@@ -71,7 +73,25 @@ def build(space: Space, cuts: Sequence[Cut], scale: float) -> Built:
             _pattern_columns(made, k, pattern)
     for cut in cuts:
         add_cut(made, cut)
+    if soft:
+        _soften(made)
     return made
+
+
+def _soften(made: Built) -> None:
+    """Slack for every row that asks for something, and no other objective."""
+    model = made.model
+    model.objective = [0.0] * len(model.objective)
+    for number in made.rows.values():
+        low, high = model.row_low[number], model.row_high[number]
+        if low > 0:
+            column = model.column("short", objective=-1.0)
+            made.short.append(column)
+            model.rows[number][column] = 1.0
+            if high == low:
+                column = model.column("over", objective=-1.0)
+                made.short.append(column)
+                model.rows[number][column] = -1.0
 
 
 def add_cut(made: Built, cut: Cut) -> None:
@@ -171,9 +191,11 @@ def _global_columns(made: Built) -> None:
     made.throughput = model.column(
         "throughput",
         objective=1.0 if maximise else 0.0,
-        low=0.0 if space.at_least is None else space.at_least * (1 + SAFETY) / made.scale,
         high=MOST_PER_S / made.scale,
     )
+    if space.at_least is not None:
+        wanted = space.at_least * (1 + SAFETY) / made.scale
+        made.rows["at least",] = model.row("at least", {made.throughput: 1.0}, low=wanted)
     if space.mode is not None:
         made.learner = model.column("learner capacity", high=MOST_PER_S / made.scale)
         for s, demand in enumerate(space.demands):

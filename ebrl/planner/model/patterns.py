@@ -19,11 +19,13 @@ LISTED = 400  # so few patterns are listed outright
 TOGETHER = 6  # batch choices of a set of stages that takes turns
 
 
-def everything(space: Space, each: ClassSpace, limit: int = LISTED) -> tuple[Pattern, ...] | None:
-    """Every pattern of the class, or None where there are more than `limit`."""
+def everything(
+    space: Space, each: ClassSpace, limit: int | None = None
+) -> tuple[Pattern, ...] | None:
+    """Every pattern of the class, or None where there are more than `limit` (LISTED)."""
     stages = by_stage(space, each)
     total = math.prod(1 + len(options) for options in stages.values()) - 1
-    if total > limit:
+    if total > (LISTED if limit is None else limit):
         return None
     found = []
     for chosen in itertools.product(*((None, *options) for options in stages.values())):

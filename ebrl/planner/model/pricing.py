@@ -178,20 +178,20 @@ def _table(
     """Quotas of one stage at one batch, rising, with their worths and options."""
     ordered = sorted(options, key=lambda o: each.on_device[o].sms)
     apart = space.apart(each.on_device[ordered[0]])
-    sms = np.array([sms(space, each, o) for o in ordered])
+    quotas = np.array([sms(space, each, o) for o in ordered])
     options_ = np.array(ordered)
     worth = gains.works[options_] / (1.0 if apart else slowdown) + gains.sits[options_]
-    return sms, worth, options_
+    return quotas, worth, options_
 
 
-def _maximal(tables: Sequence[Table], sms: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _maximal(tables: Sequence[Table], whole: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Worths and options of every split that leaves no stage room for its next larger quota."""
     first = [np.arange(len(table[0])) for table in tables[:-1]]
     grid = [g.ravel() for g in np.meshgrid(*first, indexing="ij")] if first else []
     used = sum((t[0][g] for t, g in zip(tables, grid, strict=False)), np.zeros(1, np.int64))
-    last = np.searchsorted(tables[-1][0], sms - used, side="right") - 1
+    last = np.searchsorted(tables[-1][0], whole - used, side="right") - 1
     picks = [*grid, last]
-    left = sms - used - tables[-1][0][np.maximum(last, 0)]
+    left = whole - used - tables[-1][0][np.maximum(last, 0)]
     good = last >= 0
     for (quotas, _, _), pick in zip(tables, picks, strict=True):
         beyond = np.append(quotas, np.iinfo(np.int64).max // 2)

@@ -25,6 +25,7 @@ from ebrl.planner.model.worths import Worths
 ROUNDS = 60
 MARGIN = 1e-8  # of throughput: what a pattern has to be worth beyond its device to enter
 TOLERANCE = 1e-6  # relative, about what the solver keeps its rows to
+NONE = 1e-7  # of what rows ask for
 ENTERING = 24  # patterns a class and round
 FIRST_ALLOWANCE = 5e-3  # of throughput
 FEW_DEVICES = 64  # up to here taking turns can matter
@@ -66,14 +67,26 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
     listed = closed or _listed(space)
     worths = () if listed else tuple(Worths(space, k) for k in range(len(space.classes)))
     scale = _scale(space)
+    nothing = Relaxed(
+        space=space,
+        feasible=False,
+        bound=0.0,
+        cuts=(),
+        scale=scale,
+        prices={},
+        seconds=0.0,
+        values={},
+    )
+    if not listed:
+        found = _feasible(space, worths, tangents, scale)
+        if found is None:
+            return replace(nothing, seconds=time.perf_counter() - begun)
+        space = found
     for _ in range(ROUNDS):
         made = milp.build(space, tangents, scale)
         outcome = solve(made.model, relaxed=True)
         if not outcome.values:
-            return Relaxed(
-                space=space, feasible=False, bound=0.0, cuts=tuple(tangents), scale=1.0, prices={},
-                seconds=time.perf_counter() - begun, values={},
-            )  # fmt: skip
+            return replace(nothing, seconds=time.perf_counter() - begun)
         more = _tangents(made, outcome, TOLERANCE)
         tangents += more
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}
@@ -97,6 +110,25 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
         values=values,
         worths=worths,
     )
+
+
+def _feasible(
+    space: Space, worths: Sequence[Worths], tangents: Sequence[Cut], scale: float
+) -> Space | None:
+    """The space with patterns enough for every row that asks for something; None where no patterns
+    are enough."""
+    for _ in range(ROUNDS):
+        made = milp.build(space, tangents, scale, soft=True)
+        outcome = solve(made.model, relaxed=True)
+        if not outcome.values:
+            return None
+        if sum(outcome.values[column] for column in made.short) <= NONE:
+            return space
+        prices = {row: outcome.duals[number] for row, number in made.rows.items()}
+        space, entered = _enter(space, worths, prices, NONE)
+        if not entered:
+            return None
+    return None
 
 
 def _scale(space: Space) -> float:

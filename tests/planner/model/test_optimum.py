@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebrl.planner.binding.bind import bind
-from ebrl.planner.model import search
+from ebrl.planner.model import patterns, search
 from ebrl.planner.model.space import Space
 from tests.planner.model import brute, worlds
 
@@ -31,3 +31,15 @@ def test_the_optimum_is_that_of_trying_everything(block):
         value, bound = optimum(space)
         assert value == pytest.approx(expected, rel=2e-6, abs=1e-9), f"seed {seed}"
         assert bound >= expected * (1 - 1e-6), f"seed {seed}"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_patterns_found_by_pricing_are_as_good_as_listing_them_all(block, monkeypatch):
+    for seed in range(10 * block, 10 * block + 10):
+        space = worlds.space(seed)
+        listed, _ = optimum(space)
+        with monkeypatch.context() as patch:
+            patch.setattr(patterns, "LISTED", 0)
+            priced, bound = optimum(space)
+        assert priced == pytest.approx(listed, rel=2e-6, abs=1e-9), f"seed {seed}"
+        assert bound >= listed * (1 - 1e-6), f"seed {seed}"
