@@ -1,7 +1,7 @@
 """PushCube from state: a robot arm learns to push a cube onto a target, on this machine's cores.
 
 ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-ebrl execute plan.json --steps 100000
+ebrl execute plan.json --steps 80000
 """
 
 import ebrl
