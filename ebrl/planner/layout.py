@@ -71,8 +71,8 @@ def segment_count(program: Program, environments: int, max_staleness: int) -> in
     """Segments that can be alive at once, from the staleness bound.
 
     Admission lets at most (η + 1) batches be started and untrained, those that an update holds
-    included. So the bound is (η + 1)·B, and at least a batch and one segment an environment, so that
-    every environment can run.
+    included. So the bound is (η + 1)·B, and at least a batch and one segment an environment: every
+    environment can run.
     """
     batch = segments_per_batch(program)
     return max((max_staleness + 1) * batch, batch + environments)
