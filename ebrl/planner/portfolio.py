@@ -61,9 +61,18 @@ def search_all(
                 best = result if best is None or result.value > best.value else best
     if best is None:
         return None, seconds
-    if options.objective == "devices":  # a whole number
-        bound = -math.ceil(-bound - 1e-4)
+    if options.objective != "throughput":
+        bound = -_up(-bound, cluster, options)
     return replace(best, bound=max(bound, best.value)), seconds
+
+
+def _up(value: float, cluster: Cluster, options: CompileOptions) -> float:
+    """The least that devices, or prices of whole nodes, can come to from this value on."""
+    step = 1.0
+    if options.objective == "cost":
+        cents = [round((node.price_per_hour or 0.0) * 1e4) for node in cluster.nodes]
+        step = math.gcd(*cents) / 1e4
+    return math.ceil(value / step - 1e-4) * step if step > 0 else value
 
 
 def _relaxed(same: Sequence[Space]) -> Iterator[Relaxed]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from ebrl.planner.binding.deal import deal, parts, ranks_by_node
 from ebrl.planner.binding.kinds import generate, promising
-from ebrl.planner.binding.node import SLACK, NodeFill, model_of, read, solve_node
-from ebrl.planner.binding.polish import polish
+from ebrl.planner.binding.node import LOOSE, SLACK, NodeFill, model_of, read, solve_node
+from ebrl.planner.binding.polish import again, polish
 from ebrl.planner.binding.result import Binding, binding
 from ebrl.planner.model.allocation import Allocation
 from ebrl.planner.model.space import Pattern, Space
@@ -23,9 +23,11 @@ from ebrl.planner.model.space import Pattern, Space
 def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
     """Deal; where that falls short of the bound, generate kinds of nodes, then polish."""
     space = found.space
+    if sum(each.node.count for each in space.classes) == 1:
+        hand = found.devices[0]
+        node = again(space, 0, (), tuple(hand), hand)
+        return binding(space, [node] if node is not None else [])
     dealt = _deal(found)
-    if len(space.classes) == 1 and space.classes[0].node.count == 1:
-        return dealt
     enough = bound - abs(bound) * resolution / 2
     if dealt.value >= enough:
         return dealt
@@ -103,7 +105,7 @@ def _fill(
             model.row_low[number] = demand.items * found.throughput * share * (1 - SLACK)
         elif demand.learns and made.learner >= 0:
             wanted = math.fsum(found.learning[k].get(p, 0.0) * n for p, n in hand.items())
-            model.low[made.learner] = (1 - SLACK) * wanted / (made.scale * demand.items)
+            model.low[made.learner] = (1 - LOOSE) * wanted / (made.scale * demand.items)
             model.objective[made.learner] = 1e-6
     outcome = solve_node(made)
     return read(space, k, made, outcome) if outcome.values else None

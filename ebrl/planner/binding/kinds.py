@@ -189,5 +189,5 @@ def _best_node(
     if space.objective == "devices":
         for column in made.devices.values():
             made.model.objective[column] -= 1.0
-    outcome = solve_node(made, resolution=5e-4, node_limit=PRICING_EFFORT)
+    outcome = solve_node(made, resolution=5e-4, node_limit=PRICING_EFFORT, presolve=False)
     return read(space, k, made, outcome) if outcome.values else None

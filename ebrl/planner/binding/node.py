@@ -25,6 +25,7 @@ HEADROOM = 0.9  # how busy one simulating process on pooled cores should be plan
 # Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
 PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
 SLACK = 1e-9
+LOOSE = 1e-6  # relative: what a solver may miss of a row
 ROLLOUT = Cut(rollout=1.0, learner=0.0, constant=0.0)
 NODE_EFFORT = 500  # nodes of the search tree
 GLOBAL = ("ranks", "shares", "staleness", "most environments", "pin")
@@ -127,9 +128,13 @@ def charge(made: Built, prices: Mapping[milp.Row, float]) -> None:
 
 
 def solve_node(
-    made: Built, *, resolution: float = 1e-6, node_limit: int | None = NODE_EFFORT
+    made: Built,
+    *,
+    resolution: float = 1e-7,
+    node_limit: int = NODE_EFFORT,
+    presolve: bool = True,
 ) -> Outcome:
-    return solve(made.model, relative_gap=resolution, node_limit=node_limit)
+    return solve(made.model, relative_gap=resolution, node_limit=node_limit, presolve=presolve)
 
 
 def read(space: Space, k: int, made: Built, outcome: Outcome) -> NodeFill:

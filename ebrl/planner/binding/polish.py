@@ -1,13 +1,13 @@
 """The last step of binding: one node after another is planned again, given what all others do.
 
 Where nodes are few, how many of each kind is a coarse choice; a node that knows what the others
-lack makes up for it. Invariant: throughput never falls, and every step is a node that was solved alone.
+lack makes up for it. Invariant: throughput never falls, and each step is a node solved alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ebrl.planner.binding.node import NodeFill, model_of, read, solve_node, uses
@@ -33,7 +33,7 @@ def polish(found: Allocation, start: Binding, patterns: Sequence[tuple[Pattern, 
     for _ in range(ROUNDS):
         before = best.value
         for k, others in _choices(space, best):
-            node = _again(space, k, others, patterns[k])
+            node = again(space, k, others, patterns[k])
             if node is None:
                 continue
             changed = binding(space, sorted((*others, node), key=lambda each: each.k))
@@ -59,10 +59,14 @@ def _choices(space: Space, current: Binding) -> list[tuple[int, list[NodeFill]]]
     return found
 
 
-def _again(
-    space: Space, k: int, others: Sequence[NodeFill], patterns: Sequence[Pattern]
+def again(
+    space: Space,
+    k: int,
+    others: Sequence[NodeFill],
+    patterns: Sequence[Pattern],
+    hand: Mapping[Pattern, int] | None = None,
 ) -> NodeFill | None:
-    """The best node of this class beside the others."""
+    """The best node of this class beside the others, with exactly this hand if one is given."""
     used: dict[Row, float] = defaultdict(float)
     for node in others:
         for row, amount in uses(space, node).items():
@@ -96,7 +100,14 @@ def _again(
             elif not demand.loop:
                 lack = demand.items * rollout - used["pace", s]
                 model.row_low[made.rows["pace", s]] = lack
-        outcome = solve_node(made, resolution=1e-5, node_limit=EFFORT)
+        for pattern, count in (hand or {}).items():
+            column = made.devices[0, pattern]
+            model.low[column] = model.high[column] = count
+        outcome = (
+            solve_node(made)
+            if hand is not None
+            else solve_node(made, resolution=1e-5, node_limit=EFFORT, presolve=False)
+        )
         if not outcome.values:
             return None
         fill = read(space, k, made, outcome)

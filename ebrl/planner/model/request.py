@@ -27,7 +27,7 @@ class CompileOptions(msgspec.Struct, frozen=True, kw_only=True):
     objective: Objective = "throughput"
     at_least: float | None = None
     time_limit_s: float = 60.0
-    resolution: float = 2e-4
+    resolution: float = 5e-4
     alternatives: bool = True
 
 

@@ -27,7 +27,7 @@ MARGIN = 1e-8  # of throughput: what a pattern has to be worth beyond its device
 TOLERANCE = 1e-6  # relative, about what the solver keeps its rows to
 NONE = 1e-7  # of what rows ask for
 ENTERING = 24  # patterns a class and round
-FIRST_ALLOWANCE = 5e-3  # of throughput
+FIRST_ALLOWANCE = 1e-2  # of throughput
 FEW_DEVICES = 64  # up to here taking turns can matter
 SPARE = 150  # patterns beside those of the relaxation in the first integer program
 MOST = 1500  # patterns in the last one
@@ -215,30 +215,26 @@ def best(
     unit = relaxed.scale if space.objective == "throughput" else 1.0
     tangents = list(relaxed.cuts)
     listed = closed or _listed(space)
+    allowance, complete = math.inf, True
     if not listed:
-        space = _joined(relaxed, FIRST_ALLOWANCE * abs(relaxed.bound) / unit, SPARE) or space
+        allowance = FIRST_ALLOWANCE * abs(relaxed.bound) / unit
+        space, complete = _joined(relaxed, allowance, SPARE)
     made, outcome = _integers(space, tangents, relaxed.scale, time_limit_s, gap_aim, effort)
-    bound = outcome.bound if listed else relaxed.bound / unit
-    if (
-        single
-        and not listed
-        and outcome.values
-        and bound - outcome.objective > resolution * abs(bound)
-    ):
-        gap = bound - outcome.objective
-        wider = _joined(relaxed, gap * (1 + 1e-6), MOST)
+    limit = relaxed.bound / unit
+    bound = _bound(outcome, limit, allowance) if complete else limit
+    if single and outcome.values and bound - outcome.objective > resolution * abs(bound):
+        gap = (limit - outcome.objective) * (1 + 1e-6)
         left = time_limit_s - (time.perf_counter() - begun)
-        if wider is not None and all(
-            set(more.patterns) <= set(less.patterns)
-            for more, less in zip(wider.classes, space.classes, strict=True)
-        ):
-            bound = outcome.bound
-        elif wider is not None and left > 0:
+        again_needed = gap > allowance or not complete
+        wider, complete = space, False
+        if left > 0 and again_needed:
+            wider, complete = _joined(relaxed, gap, MOST)
+        if complete:
             again, result = _integers(wider, tangents, relaxed.scale, left, resolution, effort)
-            if result.values and result.objective >= outcome.objective:
-                made, outcome = again, result
             if result.values:
-                bound = min(bound, max(result.bound, outcome.objective))
+                bound = min(bound, max(_bound(result, limit, gap), outcome.objective))
+                if result.objective >= outcome.objective:
+                    made, outcome = again, result
     return Found(
         allocation=allocation(made, outcome, relaxed) if outcome.values else None,
         bound=min(bound * unit, relaxed.bound),
@@ -255,20 +251,26 @@ def _listed(space: Space) -> bool:
     )
 
 
-def _joined(relaxed: Relaxed, allowance: float, most: int) -> Space | None:
-    """The space with every pattern within the allowance; None where they are too many."""
-    space, prices = relaxed.space, relaxed.prices
+def _bound(outcome: Outcome, limit: float, allowance: float) -> float:
+    """What an integer program over every pattern within the allowance proves for all patterns: a
+    plan with any other is worse than the relaxation by more than the allowance."""
+    return max(outcome.bound, limit - allowance) if outcome.values else limit
+
+
+def _joined(relaxed: Relaxed, allowance: float, most: int) -> tuple[Space, bool]:
+    """The space with the patterns within the allowance, best first and at most so many; are these
+    all?"""
+    space, prices, complete = relaxed.space, relaxed.prices, True
     classes = []
     for k, each in enumerate(space.classes):
         found = pricing.near(
             space, k, relaxed.worths[k], prices, allowance=allowance, most=20 * most
         )
-        if found is None or (len(found) > most and most == MOST):
-            return None
+        complete = complete and found is not None and len(found) <= most
         known = set(each.patterns)
-        new = [pattern for pattern in found[:most] if pattern not in known]
+        new = [pattern for pattern in (found or [])[:most] if pattern not in known]
         classes.append(replace(each, patterns=each.patterns + tuple(new)))
-    return replace(space, classes=tuple(classes))
+    return replace(space, classes=tuple(classes)), complete
 
 
 def _integers(
@@ -289,6 +291,7 @@ def _integers(
             time_limit_s=left,
             relative_gap=resolution / 4,
             node_limit=effort,
+            presolve=False,
         )
         more = _tangents(made, outcome, max(TOLERANCE, resolution / 8))
         if not more or outcome.status in ("time limit", "effort limit"):

@@ -100,9 +100,14 @@ def solve(
     time_limit_s: float | None = None,
     relative_gap: float = 1e-5,
     node_limit: int | None = None,
+    presolve: bool = True,
     solver: Literal["auto", "highs", "cbc"] = "auto",
 ) -> Outcome:
-    """Maximise. `relaxed` drops integrality and returns duals."""
+    """Maximise. `relaxed` drops integrality and returns duals.
+
+    Without presolve, programs of many patterns take a third to a half less time, but their
+    continuous part is less exact.
+    """
     import pulp
 
     begun = time.perf_counter()
@@ -112,7 +117,7 @@ def solve(
         pulp.LpAffineExpression([(columns[i], c) for i, c in enumerate(model.objective) if c])
     )
     rows = _rows(pulp, problem, model, columns)
-    engine, name = _engine(pulp, solver, relaxed, time_limit_s, relative_gap, node_limit)
+    engine, name = _engine(pulp, solver, relaxed, time_limit_s, relative_gap, node_limit, presolve)
     try:
         with _silence():
             problem.solve(engine)
@@ -212,6 +217,7 @@ def _engine(
     time_limit_s: float | None,
     relative_gap: float,
     node_limit: int | None,
+    presolve: bool,
 ) -> tuple[Any, str]:
     """HiGHS in this process where it is installed, else CBC as a program beside it."""
     highs = pulp.HiGHS(
@@ -220,6 +226,7 @@ def _engine(
         threads=1,
         gapRel=relative_gap,
         timeLimit=time_limit_s,
+        presolve="choose" if presolve else "off",
         **({"mip_max_nodes": node_limit} if node_limit is not None else {}),
     )
     if solver != "cbc" and highs.available():

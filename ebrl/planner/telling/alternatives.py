@@ -1,8 +1,8 @@
 """What was considered beside the plan: how people place stages by hand, as restrictions of the
 model.
 
-An alternative's throughput is that of its best counts, without what binding them to nodes may
-cost, so it is never told worse than it is. Invariant: the restrictions use the same options, the
+An alternative's throughput is that of its best counts of its most promising patterns, without what
+binding them to nodes may cost. Invariant: the restrictions use the same options, the
 same times and the same interference as the plan.
 """
 
@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebrl.planner.binding.result import Result
-from ebrl.planner.model import patterns, search
+from ebrl.planner.model import patterns, pricing, search
+from ebrl.planner.model.allocation import Relaxed
 from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.model.space import ClassSpace, Pattern, Space
+from ebrl.planner.model.worths import Worths
 from ebrl.planner.plan import Alternative
 
 Restriction = Callable[[Space, ClassSpace], tuple[Pattern, ...]]
 SECONDS = 5.0  # for the integer program of one alternative, at most
+PROMISING = 60  # patterns of an alternative
 RESOLUTION, EFFORT = 1e-2, 20  # a rough answer will do for what is not chosen
 
 
@@ -86,12 +89,25 @@ def restricted(space: Space, restriction: Restriction) -> float | None:
     relaxed = search.relax(replace(space, classes=classes), closed=True)
     if not relaxed.feasible or relaxed.values["throughput"] <= 0:
         return None
+    relaxed = replace(relaxed, space=_promising(relaxed))
     found = search.best(
         relaxed, time_limit_s=SECONDS, resolution=RESOLUTION, closed=True, effort=EFFORT
     )
     if found.allocation is None or found.allocation.throughput <= 0:
         return None
     return found.allocation.throughput
+
+
+def _promising(relaxed: Relaxed) -> Space:
+    """The space with the patterns that pay best for their devices."""
+    space = relaxed.space
+    classes = []
+    for k, each in enumerate(space.classes):
+        if len(each.patterns) > PROMISING:
+            ranked = pricing.ranked(space, k, Worths(space, k), relaxed.prices)
+            each = replace(each, patterns=tuple(ranked[:PROMISING]))  # noqa: PLW2901
+        classes.append(each)
+    return replace(space, classes=tuple(classes))
 
 
 def collocated(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
