@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import networkx as nx
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
@@ -77,12 +75,33 @@ def smallest(firings: Mapping[str, Fraction]) -> dict[str, int]:
 
 
 def loops(stages: Iterable[str], flows: Iterable[Flow]) -> list[set[str]]:
-    """Sets of stages that wait for each other, in a stable order."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from(stages)
-    graph.add_edges_from((flow.source, flow.target) for flow in flows)
-    found = [set(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
-    return sorted(found, key=sorted)
+    """Sets of stages that wait for each other, in a stable order.
+
+    A handful of stages: plain reachability, without a graph library and its time to import.
+    """
+    onward: dict[str, set[str]] = {stage: set() for stage in stages}
+    for flow in flows:
+        onward.setdefault(flow.source, set()).add(flow.target)
+        onward.setdefault(flow.target, set())
+    reach = {stage: _reachable(onward, stage) for stage in onward}
+    found = {
+        frozenset(other for other in reach[stage] if stage in reach[other])
+        for stage in onward
+        if stage in reach[stage]
+    }
+    return sorted((set(each) for each in found if len(each) > 1), key=sorted)
+
+
+def _reachable(onward: Mapping[str, set[str]], start: str) -> set[str]:
+    """Stages that a walk of at least one step from `start` comes to."""
+    seen: set[str] = set()
+    waiting = list(onward[start])
+    while waiting:
+        stage = waiting.pop()
+        if stage not in seen:
+            seen.add(stage)
+            waiting.extend(onward[stage])
+    return seen
 
 
 @dataclass(frozen=True, slots=True)

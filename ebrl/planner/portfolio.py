@@ -32,12 +32,11 @@ def search_all(
     seconds = 0.0
     best: Result | None = None
     bound = -math.inf
-    groups = sorted(
-        spaces(program, cluster, points, options),
-        key=lambda same: -max(map(search.quick_bound, same)),
-    )
-    for same in groups:
-        limit = max(map(search.quick_bound, same))
+    groups = [
+        (max(map(search.quick_bound, same)), same)
+        for same in spaces(program, cluster, points, options)
+    ]
+    for limit, same in sorted(groups, key=lambda pair: -pair[0]):
         if best is not None and not _better(limit, best, options):
             bound = max(bound, limit)
             break

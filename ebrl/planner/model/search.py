@@ -48,14 +48,16 @@ def quick_bound(space: Space) -> float:
     """What the learner's ranks could do at most, each on the best hardware and always busy."""
     if space.mode is None or space.objective != "throughput":
         return math.inf
+    learner = space.learner
+    assert learner is not None
     rates = [
-        option.rate / space.demand(option.stage).items
+        option.rate / learner.items
         for each in space.classes
         for option in (*each.on_cores, *each.on_device)
-        if space.demand(option.stage).learns
+        if option.stage == learner.name
     ]
-    learner = space.mode.ranks * max(rates, default=0.0)
-    return throughput("asynchronous", space.mode, math.inf, learner)
+    capacity = space.mode.ranks * max(rates, default=0.0)
+    return throughput("asynchronous", space.mode, math.inf, capacity)
 
 
 def relax(space: Space, *, closed: bool = False) -> Relaxed:
@@ -77,16 +79,16 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
         seconds=0.0,
         values={},
     )
-    if not listed:
-        found = _feasible(space, worths, tangents, scale)
-        if found is None:
-            return replace(nothing, seconds=time.perf_counter() - begun)
-        space = found
+    tried = listed
     for _ in range(ROUNDS):
         made = milp.build(space, tangents, scale)
         outcome = solve(made.model, relaxed=True)
         if not outcome.values:
-            return replace(nothing, seconds=time.perf_counter() - begun)
+            found = None if tried else _feasible(space, worths, tangents, scale)
+            if found is None:
+                return replace(nothing, seconds=time.perf_counter() - begun)
+            space, tried = found, True
+            continue
         more = _tangents(made, outcome, TOLERANCE)
         tangents += more
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}

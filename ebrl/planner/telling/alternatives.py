@@ -21,6 +21,7 @@ from ebrl.planner.plan import Alternative
 
 Restriction = Callable[[Space, ClassSpace], tuple[Pattern, ...]]
 SECONDS = 5.0  # for the integer program of one alternative, at most
+UNIFORM = 16  # patterns of devices that are all alike
 PROMISING = 60  # patterns of an alternative
 RESOLUTION, EFFORT = 1e-2, 20  # a rough answer will do for what is not chosen
 
@@ -39,7 +40,7 @@ def consider(options: CompileOptions, best: Result) -> tuple[Alternative, ...]:
     return tuple(
         _alternative(name, space, used, restriction, rate, why)
         for name, restriction, why in (
-            ("collocated", collocated, "every stage on every GPU, taking turns"),
+            ("collocated", collocated, "every GPU alike, all stages taking turns on it"),
             ("disaggregated", disaggregated, "each GPU for one stage, in the best ratio"),
             ("hybrid", hybrid, "whole GPUs, for one stage or in turns"),
             ("even split", even, "all stages on every GPU, equal shares of its SMs"),
@@ -55,7 +56,8 @@ def _alternative(
     rate: float,
     what: str,
 ) -> Alternative:
-    value = rate if _is_one(used, space, restriction) else restricted(space, restriction)
+    own = restriction is hybrid and _on_whole_devices(used, space)
+    value = rate if own else restricted(space, restriction)
     if value is None:
         return Alternative(name=name, throughput_env_steps_per_s=None, why=what)
     if value >= rate * (1 - 1e-3):
@@ -69,12 +71,12 @@ def _alternative(
     )
 
 
-def _is_one(used: Sequence[set[Pattern]], space: Space, restriction: Restriction) -> bool:
-    """Does the plan itself keep to the restriction?"""
+def _on_whole_devices(used: Sequence[set[Pattern]], space: Space) -> bool:
+    """Does the plan split no device's SMs?"""
     return all(
-        patterns_ <= set(restriction(space, each))
+        pattern.turns or sum(not space.apart(each.on_device[o]) for o in pattern.members) < 2
         for patterns_, each in zip(used, space.classes, strict=True)
-        if patterns_
+        for pattern in patterns_
     )
 
 
@@ -111,12 +113,32 @@ def _promising(relaxed: Relaxed) -> Space:
 
 
 def collocated(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
-    """Patterns of every stage that runs on devices, taking turns."""
+    """Patterns of every stage that runs on devices, taking turns on all of them: the fastest ones
+    that leave environments and shares of an update enough for so many devices."""
     stages = _stages(each)
-    found = [
-        p for p in patterns.taking_turns(space, each, thin=False) if len(p.members) == len(stages)
-    ]
-    return tuple(found) if len(stages) > 1 else patterns.alone(space, each)
+    if len(stages) < 2:
+        return patterns.alone(space, each)
+    number = each.node.count * each.node.devices
+    found = []
+    for pattern in patterns.taking_turns(space, each, thin=False):
+        options = [each.on_device[o] for o in pattern.members]
+        if len(options) < len(stages):
+            continue
+        demands = [space.demand(option.stage) for option in options]
+        held = max(
+            (
+                o.resident or o.batch * space.groups
+                for o, d in zip(options, demands, strict=True)
+                if d.loop
+            ),
+            default=0,
+        )
+        share = max((o.batch for o, d in zip(options, demands, strict=True) if d.learns), default=0)
+        fits = number * held <= space.environments[1]
+        fits = fits and (space.mode is None or number * share <= space.mode.batch)
+        busy = sum(d.items / o.rate for o, d in zip(options, demands, strict=True))
+        found.append((not fits, busy, pattern))
+    return tuple(pattern for _, _, pattern in sorted(found)[:UNIFORM])
 
 
 def disaggregated(space: Space, each: ClassSpace) -> tuple[Pattern, ...]:
