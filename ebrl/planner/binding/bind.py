@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ebrl.planner.binding.deal import deal, parts, ranks_by_node
 from ebrl.planner.binding.kinds import generate, promising

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ebrl.planner.hardware import NodeClass
 from ebrl.planner.model.space import SHARED_CORES
@@ -17,8 +18,7 @@ from ebrl.planner.model.space import SHARED_CORES
 OWN = 0.75  # of its cores, from which a replica has them to itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """Cores that a replica needs; `numa_hint` keeps replicas of one device near each other."""
 
     share: float

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ebrl.planner.binding.node import (
     ROLLOUT,
@@ -39,8 +41,7 @@ MASTER_EFFORT = 2000
 PROMISING = 40  # patterns that a node is made of, beside those in use
 
 
-@dataclass(slots=True)
-class _Master:
+class _Master(msgspec.Struct):
     model: Model
     throughput: int
     short: int

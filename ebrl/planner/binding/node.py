@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from ebrl.planner.model import milp
 from ebrl.planner.model.allocation import busy_of
@@ -31,16 +31,14 @@ NODE_EFFORT = 500  # nodes of the search tree
 GLOBAL = ("ranks", "shares", "staleness", "most environments", "pin")
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """One replica-to-be: an option and the part of the time it works."""
 
     option: int
     busy: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFill:
+class NodeFill(msgspec.Struct, frozen=True, kw_only=True):
     """One node of class `k`. `environments` are those it needs; it may be given more."""
 
     k: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ebrl.planner.binding.node import NodeFill, model_of, read, solve_node, uses
 from ebrl.planner.binding.result import Binding, binding

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ebrl.planner.binding.node import NodeFill, uses
 from ebrl.planner.model.allocation import Found
@@ -18,8 +20,7 @@ from ebrl.planner.model.request import pinned
 from ebrl.planner.model.space import Space
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """`value` is in the terms of the objective: throughput, or what is minimised, negative; −inf
     where the throughput that was asked for is not reached."""
 
@@ -28,8 +29,7 @@ class Binding:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """An answer with its binding; `bound` is in the terms of the objective."""
 
     found: Found

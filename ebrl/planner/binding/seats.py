@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ebrl.planner.binding.cores import Wish, core_ids, place
 from ebrl.planner.binding.deal import parts
@@ -21,8 +22,7 @@ from ebrl.planner.model.options import Option
 from ebrl.planner.model.space import Space
 
 
-@dataclass(slots=True)
-class Seat:
+class Seat(msgspec.Struct):
     """A replica while it is being made."""
 
     option: Option

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ebrl.planner.model import milp, pricing
 from ebrl.planner.model.learning import Cut, throughput
@@ -17,8 +18,7 @@ from ebrl.planner.model.space import Pattern, Space
 from ebrl.planner.model.worths import Worths
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
+class Relaxed(msgspec.Struct, frozen=True, kw_only=True):
     """The linear bound of a space. `space` holds the patterns that entered."""
 
     space: Space
@@ -32,8 +32,7 @@ class Relaxed:
     worths: tuple[Worths, ...] = ()  # by class; none where the patterns are given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """Counts, by class: devices a pattern, replicas of an option on cores; and what they give."""
 
     space: Space
@@ -48,8 +47,7 @@ class Allocation:
     throughput: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """`objective` and `bound` are in the terms of the space's objective."""
 
     allocation: Allocation | None

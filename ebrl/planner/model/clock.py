@@ -5,8 +5,6 @@ Invariant: a time that is not measured or published is marked estimated wherever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 from numpy.typing import ArrayLike
 
@@ -17,8 +15,7 @@ from ebrl.planner.interpolate import Estimate, StageTime, for_stage
 from ebrl.planner.profile import CPU, Point
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """Times of every stage of a program on every kind of hardware, from these points."""
 
     program: Program

@@ -6,14 +6,13 @@ what it is; `simulate`, `generate` and `train` are only the usual names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ebrl.errors import PlanError
 from ebrl.frontend.program import Program, StageProgram, TrainingProgram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """`items` of work an environment step asks of this stage.
 
     `loop`: part of the cycle that an environment goes round (its replicas stay inside one node);

@@ -20,8 +20,9 @@ plan of its mode.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from ebrl.frontend.program import Program, StageProgram, Work
 from ebrl.planner.hardware import Cluster
@@ -31,8 +32,7 @@ Schedule = Literal["asynchronous", "synchronous"]
 HOST_BYTES_PER_S = 10e9  # copies through shared memory within a node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
+class Mode(msgspec.Struct, frozen=True, kw_only=True):
     """How the learner may be spread: where its ranks are, over how many its state is sharded."""
 
     hardware: Literal["cpu", "gpu"]
@@ -48,8 +48,7 @@ class Mode:
         return self.overhead_s / self.batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """R ≤ rollout·R_rollout + learner·Φ + constant."""
 
     rollout: float

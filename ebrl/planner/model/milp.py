@@ -14,7 +14,8 @@ bound is one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ebrl.planner.model.learning import Cut
 from ebrl.planner.model.options import Option
@@ -29,25 +30,24 @@ SAFETY = 2e-6  # relative: a solver keeps its rows to about half of it
 MOST_PER_S = 1e12  # environment steps a second: more than any pipeline makes
 
 
-@dataclass(slots=True)
-class Built:
+class Built(msgspec.Struct):
     """A model, and the numbers of its columns and rows by meaning."""
 
     space: Space
     scale: float  # R is counted in this many environment steps a second
-    model: Model = field(default_factory=Model)
+    model: Model = msgspec.field(default_factory=Model)
     throughput: int = -1
     learner: int = -1
-    nodes: list[int] = field(default_factory=list)
-    rollout: list[int] = field(default_factory=list)
-    environments: list[int] = field(default_factory=list)
-    devices: dict[tuple[int, Pattern], int] = field(default_factory=dict)
-    replicas: dict[tuple[int, int], int] = field(default_factory=dict)
-    busy_cores: dict[tuple[int, int], int] = field(default_factory=dict)
-    busy_device: dict[tuple[int, int], int] = field(default_factory=dict)
-    busy_turns: dict[tuple[int, Pattern, int], int] = field(default_factory=dict)
-    rows: dict[Row, int] = field(default_factory=dict)
-    short: list[int] = field(default_factory=list)
+    nodes: list[int] = msgspec.field(default_factory=list)
+    rollout: list[int] = msgspec.field(default_factory=list)
+    environments: list[int] = msgspec.field(default_factory=list)
+    devices: dict[tuple[int, Pattern], int] = msgspec.field(default_factory=dict)
+    replicas: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
+    busy_cores: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
+    busy_device: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
+    busy_turns: dict[tuple[int, Pattern, int], int] = msgspec.field(default_factory=dict)
+    rows: dict[Row, int] = msgspec.field(default_factory=dict)
+    short: list[int] = msgspec.field(default_factory=list)
 
     def put(self, column: int, entries: Iterator[Entry] | Sequence[Entry]) -> None:
         """Coefficients of a column, into the rows that the model has."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +28,7 @@ CONTEXT_BYTES = 500_000_000  # of a process on a device: its context, before it 
 WORTH = 1e-3  # relative gain from which a larger quota or batch is an option of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """One replica of a stage. `cores` are busy while it is; `batch` is items of one call.
 
     `ram_bytes` and `memory_bytes` (of the device) are resident. `resident` is how many environments
@@ -54,8 +53,7 @@ class Option:
         return self.batch / self.seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """What the number of environments and the update allow a batch to be."""
 
     environments: tuple[int, int]

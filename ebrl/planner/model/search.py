@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ebrl.planner.model import milp, patterns, pricing
 from ebrl.planner.model.allocation import Found, Relaxed, allocation

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from ebrl.errors import PlanError
 
@@ -23,19 +24,18 @@ Status = Literal["optimal", "time limit", "effort limit", "infeasible"]
 INFINITY = math.inf
 
 
-@dataclass(slots=True)
-class Model:
+class Model(msgspec.Struct):
     """max Σ objective·x, low ≤ row·x ≤ high, x within bounds, some x integer; numbered."""
 
-    names: list[str] = field(default_factory=list)
-    objective: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-    integer: list[bool] = field(default_factory=list)
-    rows: list[dict[int, float]] = field(default_factory=list)
-    row_names: list[str] = field(default_factory=list)
-    row_low: list[float] = field(default_factory=list)
-    row_high: list[float] = field(default_factory=list)
+    names: list[str] = msgspec.field(default_factory=list)
+    objective: list[float] = msgspec.field(default_factory=list)
+    low: list[float] = msgspec.field(default_factory=list)
+    high: list[float] = msgspec.field(default_factory=list)
+    integer: list[bool] = msgspec.field(default_factory=list)
+    rows: list[dict[int, float]] = msgspec.field(default_factory=list)
+    row_names: list[str] = msgspec.field(default_factory=list)
+    row_low: list[float] = msgspec.field(default_factory=list)
+    row_high: list[float] = msgspec.field(default_factory=list)
 
     def column(
         self,
@@ -70,8 +70,7 @@ class Model:
         return len(self.rows) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """`bound` holds for every solution; `values` is empty where there is none.
 
     `duals` (one a row, ≥ 0 where relaxing an upper limit raises the objective) are given for linear

@@ -7,7 +7,8 @@ alone, so "optimal" always means optimal over this space.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ebrl.planner.hardware import NodeClass
 from ebrl.planner.model.demand import Demand
@@ -20,8 +21,7 @@ from ebrl.planner.plan import Pin
 SHARED_CORES = 8  # up to here a node's cores are one pool; above, a busy replica may own some
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True, order=True):
     """A way to share one device: at most one option of each stage (`members` index the class's
     device options).
 
@@ -34,8 +34,7 @@ class Pattern:
     turns: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassSpace:
+class ClassSpace(msgspec.Struct, frozen=True, kw_only=True):
     """One class of nodes: options on cores, options on its devices, patterns of the latter."""
 
     node: NodeClass
@@ -44,8 +43,7 @@ class ClassSpace:
     patterns: tuple[Pattern, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(msgspec.Struct, frozen=True, kw_only=True):
     """What one solve chooses from. `in_flight`: environments that staleness lets be under way."""
 
     demands: tuple[Demand, ...]
@@ -58,12 +56,12 @@ class Space:
     pins: tuple[Pin, ...] = ()
     objective: Objective = "throughput"
     at_least: float | None = None
-    slowdowns: Slowdowns = field(default_factory=Slowdowns)
-    numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+    slowdowns: Slowdowns = Slowdowns()
+    numbers: dict[str, int] = {}  # of the stages, by name
 
     def __post_init__(self) -> None:
         numbers = {demand.name: s for s, demand in enumerate(self.demands)}
-        object.__setattr__(self, "numbers", numbers)
+        msgspec.structs.force_setattr(self, "numbers", numbers)
 
     def index(self, stage: str) -> int:
         return self.numbers[stage]

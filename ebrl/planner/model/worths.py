@@ -6,8 +6,8 @@ Invariant: coefficients come from the functions that build the model, so prices 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +17,7 @@ from ebrl.planner.model.space import Space
 Prices = Mapping[milp.Row, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Gains:
+class Gains(msgspec.Struct, frozen=True):
     """What each option is worth, [options]: its busy time and its seat (what it takes up, so mostly
     negative), with SMs and host cores of its own or in turns."""
 

@@ -9,7 +9,8 @@ same times and the same interference as the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ebrl.planner.binding.result import Result
 from ebrl.planner.model import patterns, pricing, search
