@@ -6,6 +6,7 @@ same contiguous range, each environment exactly once.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -51,11 +52,13 @@ def seats(space: Space, cluster: Cluster, binding: Binding, count: int) -> dict[
         [_room(space, node, count) for node in binding.nodes],
     )
     pace = _pace(space, binding)
+    rollout = math.fsum(node.rollout for node in binding.nodes)
+    asked = min(1.0, binding.throughput / rollout) if rollout > 0 else 1.0
     first = 0
     for node, environments in zip(binding.nodes, given, strict=True):
         each = space.classes[node.k]
         name = "local" if cluster.local else f"{each.node.name}-{node.index}"
-        here = _node_seats(space, node, name, pace)
+        here = _node_seats(space, node, name, {**pace, **_loop_pace(space, node, asked)})
         _give_cores(space, each.node, here)
         for demand in space.demands:
             mine = [seat for seat in here if seat.option.stage == demand.name]
@@ -75,10 +78,10 @@ def _room(space: Space, node: NodeFill, count: int) -> int:
     return sum(each.on_device[b.option].resident for works in node.device_busy for b in works)
 
 
-def _pace(space: Space, binding: Binding) -> dict[str, float]:
-    """How much of what each stage could do the plan asks for: the rest of the time it waits."""
+def _supply(space: Space, nodes: Sequence[NodeFill]) -> dict[str, float]:
+    """Items a second of each stage, as busy as the nodes' own solutions have it."""
     supply: dict[str, float] = defaultdict(float)
-    for node in binding.nodes:
+    for node in nodes:
         each = space.classes[node.k]
         for busy in node.on_cores:
             option = each.on_cores[busy.option]
@@ -87,13 +90,36 @@ def _pace(space: Space, binding: Binding) -> dict[str, float]:
             for busy in device:
                 option = each.on_device[busy.option]
                 supply[option.stage] += option.rate * busy.busy
+    return supply
+
+
+def _pace(space: Space, binding: Binding) -> dict[str, float]:
+    """How much of what the learner and the stages outside the loop could do the plan asks for."""
     if space.schedule == "synchronous":
         return {}
     wanted = {demand.name: demand.items * binding.throughput for demand in space.demands}
     for demand in space.demands:
         if demand.learns and space.mode is not None:
             wanted[demand.name] = demand.items * capacity_for(space.mode, binding.throughput)
-    return {name: min(1.0, wanted[name] / each) for name, each in supply.items() if each > 0}
+    supply = _supply(space, binding.nodes)
+    return {
+        demand.name: min(1.0, wanted[demand.name] / supply[demand.name])
+        for demand in space.demands
+        if not demand.loop and supply[demand.name] > 0
+    }
+
+
+def _loop_pace(space: Space, node: NodeFill, asked: float) -> dict[str, float]:
+    """The same for the loop's stages on one node, whose rollout is the slowest of them; `asked` is
+    the part of all rollout that the plan asks for."""
+    if space.schedule == "synchronous":
+        return {}
+    supply = _supply(space, [node])
+    return {
+        demand.name: min(1.0, asked * demand.items * node.rollout / supply[demand.name])
+        for demand in space.demands
+        if demand.loop and supply[demand.name] > 0
+    }
 
 
 def _node_seats(space: Space, node: NodeFill, name: str, pace: dict[str, float]) -> list[Seat]:

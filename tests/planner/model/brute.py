@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ebrl.planner.model.options import Option
 from ebrl.planner.model.space import Space
 
+CLOSE = 1e-7  # relative: a linear program is not more exact than about this
 Way = tuple[tuple[Option, ...], float, bool]  # options on one device, slowdown, do they take turns?
 
 
@@ -57,7 +58,7 @@ def best(space: Space) -> float:
         devices = tuple(every[i] for i in chosen[row])
         limit = float(limits[row])
         if any(turns for _, _, turns in devices) or _crowded(space, devices):
-            limit = _shared(space, devices, limit)
+            limit = _shared(space, devices)
         incumbent = max(incumbent, limit)
     return incumbent
 
@@ -119,45 +120,63 @@ def _crowded(space: Space, devices: Sequence[Way]) -> bool:
     return seats > min(space.environments[1], space.in_flight)
 
 
-def _shared(space: Space, devices: Sequence[Way], most: float) -> float:
-    """The best shares of time: a linear program, and the learner's overhead by bisection on it."""
-    low, high = 0.0, most
-    for _ in range(24):  # to a few parts in ten million
-        middle = (low + high) / 2
-        low, high = (middle, high) if _reaches(space, devices, middle) else (low, middle)
-    return low
+def _shared(space: Space, devices: Sequence[Way]) -> float:
+    """The best shares of time: a linear program, but for the learner's overhead, whose concave curve
+    is met by tangents. Each program's rate bounds the best from above, and what the curve gives at
+    its solution can be had; where the two meet, or the bound no longer falls, that is the best.
+    """
+    overhead = space.mode.overhead_s / space.mode.batch if space.mode is not None else 0.0
+    tangents = [(1.0, 0.0)]
+    had, bound = 0.0, math.inf
+    while True:
+        rate, learner = _shares(space, devices, tangents)
+        real = learner / (1 + learner * overhead)
+        had = max(had, min(rate, real))
+        if rate <= had * (1 + CLOSE) or rate >= bound * (1 - CLOSE / 100):
+            return had
+        bound = rate
+        slope = 1 / (1 + learner * overhead) ** 2
+        tangents.append((slope, real - slope * learner))
 
 
-def _reaches(space: Space, devices: Sequence[Way], rate: float) -> bool:
-    """Can the shares be chosen so that every stage keeps this pace?"""
+def _shares(
+    space: Space, devices: Sequence[Way], tangents: Sequence[tuple[float, float]]
+) -> tuple[float, float]:
+    """(rate, learner's items a step) of the best shares, under these tangents."""
     program = highspy.Highs()
     program.setOptionValue("output_flag", False)
     program.setOptionValue("threads", 1)
-    columns: dict[tuple[int, int], int] = {}
+    program.setOptionValue("primal_feasibility_tolerance", 1e-9)
+    program.setOptionValue("dual_feasibility_tolerance", 1e-9)
+    inf = highspy.kHighsInf
+    rate, learner, columns = 0, 1, dict[tuple[int, int], int]()
+    program.addCol(-1.0, 0.0, inf, 0, [], [])
+    program.addCol(0.0, 0.0, inf, 0, [], [])
     for d, (options, slowdown, turns) in enumerate(devices):
         for i, _ in enumerate(options):
-            columns[d, i] = len(columns)
+            columns[d, i] = 2 + len(columns)
             program.addCol(0.0, 0.0, 1 / slowdown, 0, [], [])
         if turns:
             mine = np.array([columns[d, i] for i in range(len(options))])
-            program.addRow(-highspy.kHighsInf, 1 / slowdown, len(mine), mine, np.ones(len(mine)))
-    loop = {demand.name for demand in space.demands if demand.loop}
-    flight: list[tuple[int, float]] = []
+            program.addRow(-inf, 1 / slowdown, len(mine), mine, np.ones(len(mine)))
+    flight: dict[int, float] = {}
     for demand in space.demands:
-        wanted = demand.items * rate
-        if demand.learns and space.mode is not None:
-            wanted = wanted / (1 - rate * space.mode.overhead_s / space.mode.batch)
-        terms = []
+        learns = demand.learns and space.mode is not None
+        terms = {learner if learns else rate: -demand.items}
         for (d, i), column in columns.items():
             option = devices[d][0][i]
             if option.stage == demand.name:
-                terms.append((column, option.batch / option.seconds / max(wanted, 1e-12)))
-                if demand.name in loop:
-                    flight.append((column, float(option.batch)))
-        which, values = zip(*terms, strict=True) if terms else ((), ())
-        program.addRow(1.0, highspy.kHighsInf, len(which), np.array(which), np.array(values, float))
+                terms[column] = option.batch / option.seconds
+                if demand.loop:
+                    flight[column] = float(option.batch)
+        program.addRow(0.0, inf, len(terms), np.array(list(terms)), np.array(list(terms.values())))
     limit = min(space.environments[1], space.in_flight)
-    which, values = zip(*flight, strict=True) if flight else ((), ())
-    program.addRow(-highspy.kHighsInf, limit, len(which), np.array(which), np.array(values, float))
+    program.addRow(
+        -inf, limit, len(flight), np.array(list(flight)), np.array(list(flight.values()))
+    )
+    if space.mode is not None:
+        for slope, constant in tangents:
+            program.addRow(-inf, constant, 2, np.array([rate, learner]), np.array([1.0, -slope]))
     program.run()
-    return bool(program.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+    values = program.getSolution().col_value
+    return values[rate], values[learner]
