@@ -121,9 +121,9 @@ def _crowded(space: Space, devices: Sequence[Way]) -> bool:
 
 
 def _shared(space: Space, devices: Sequence[Way]) -> float:
-    """The best shares of time: a linear program, but for the learner's overhead, whose concave curve
-    is met by tangents. Each program's rate bounds the best from above, and what the curve gives at
-    its solution can be had; where the two meet, or the bound no longer falls, that is the best.
+    """The best shares of time: a linear program, but for the learner's overhead, whose
+    concave curve is met by tangents. Each program's rate bounds the best from above, and what the
+    curve gives there can be had; where the two meet, or the bound falls no more, that is the best.
     """
     overhead = space.mode.overhead_s / space.mode.batch if space.mode is not None else 0.0
     tangents = [(1.0, 0.0)]
