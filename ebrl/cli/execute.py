@@ -51,7 +51,7 @@ def execute(
     130 (or 143).
     """
     from ebrl.planner.plan import read
-    from ebrl.runtime.measure import weights_bytes
+    from ebrl.runtime.profiling.measure import weights_bytes
     from ebrl.runtime.run import Options, Run
     from ebrl.runtime.rundir import RunDirectory, default_path
     from ebrl.runtime.table import LiveTable

@@ -96,7 +96,7 @@ def plan(
 
 def _calibrate(program: Program, graph: Path) -> tuple[tuple[Point, ...], int]:
     from ebrl.frontend.cache import cache_folder
-    from ebrl.runtime.calibrate import calibrate
+    from ebrl.runtime.profiling.calibrate import calibrate
 
     found = calibrate(
         program, graph, cache=cache_folder(), say=lambda text: typer.echo(text, err=True)

@@ -23,7 +23,7 @@ from ebrl.errors import PlanError
 from ebrl.planner.plan import Program
 from ebrl.planner.profile import Point
 from ebrl.runtime.boot import Role
-from ebrl.runtime.measure import Reply, Request
+from ebrl.runtime.profiling.measure import Reply, Request
 
 SIMULATORS = 4  # simulators measured at the same time, at most
 BUDGET_S = 3.0
@@ -133,7 +133,7 @@ def _run(requests: Sequence[Request]) -> list[Reply]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "ebrl.runtime.measure"],
+            [sys.executable, "-m", "ebrl.runtime.profiling.measure"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

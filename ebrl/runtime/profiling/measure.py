@@ -23,7 +23,7 @@ from ebrl.errors import Diagnostic, EbrlError, RunError
 from ebrl.planner.plan import Program
 from ebrl.runtime.boot import Role, load_stage
 from ebrl.runtime.generate import Generate
-from ebrl.runtime.rig import RandomActions, fill_actions, fill_observations, private
+from ebrl.runtime.profiling.rig import RandomActions, fill_actions, fill_observations, private
 from ebrl.runtime.segments import NEEDS_ACTION, READY
 from ebrl.runtime.simulate import Simulate
 from ebrl.runtime.threads import set_threads, single_thread
@@ -86,7 +86,7 @@ def weights_bytes(program: Program, graph: Path, graph_sha256: str | None) -> in
         environments=0,
     )
     done = subprocess.run(
-        [sys.executable, "-m", "ebrl.runtime.measure"],
+        [sys.executable, "-m", "ebrl.runtime.profiling.measure"],
         input=msgspec.json.encode(request),
         capture_output=True,
         check=False,

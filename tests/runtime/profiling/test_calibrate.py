@@ -9,8 +9,8 @@ import pytest
 from ebrl.errors import PlanError
 from ebrl.frontend.check import check
 from ebrl.frontend.load import load_graph
-from ebrl.runtime.calibrate import calibrate
-from ebrl.runtime.measure import weights_bytes
+from ebrl.runtime.profiling.calibrate import calibrate
+from ebrl.runtime.profiling.measure import weights_bytes
 from tests.runtime.support import GRAPHS
 
 GRAPH = GRAPHS / "cartpole.py"
