@@ -1,9 +1,9 @@
-"""Quick calibration: measure the stages of a graph on this machine, all at once, in seconds.
+"""Quick calibration: the few places that a plan for this machine's cores cannot do without, all
+stages at once, in seconds. The quick case of `sweep.py`, on the same processes and stopwatches.
 
-Invariant: all stages are measured together, one process each and one simulator a core (at most
-`SIMULATORS`), so every core is as busy as it will be in the run, and the CPU seconds that come out
-are those that the plan can count on. Results are cached under what they depend on: the stages, the
-program's shapes, the machine, the versions of what does the work.
+Invariant: all stages are measured together, so every core is as busy as it will be in the run, and
+the CPU seconds that come out are those that the plan can count on. Results are cached under what
+they depend on: the stages, the program's shapes, the machine, the versions of what does the work.
 """
 
 from __future__ import annotations
@@ -11,26 +11,24 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
-import platform
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from ebrl.errors import PlanError
 from ebrl.planner.plan import Program
 from ebrl.planner.profile import Point
-from ebrl.runtime.boot import Role
-from ebrl.runtime.profiling.measure import Reply, Request
+from ebrl.runtime.profiling import grid
+from ebrl.runtime.profiling.asking import Ask, Request, Slice
+from ebrl.runtime.profiling.bench import Bench, Benches
+from ebrl.runtime.profiling.tally import Place, Tally
 
-SIMULATORS = 4  # simulators measured at the same time, at most
 BUDGET_S = 3.0
-TIMEOUT_S = 300.0
-MOST_SIMULATED = 32  # environments in one process
-MOST_ANSWERED = 256  # environments answered at once
+ROUNDS = 3  # times that each place is looked at, at least
+PATIENCE = 4.0  # times the budget that one update may take before it is cut short
 PACKAGES = ("ebrl", "torch", "numpy", "gymnasium", "mani-skill", "sapien")
+FORMAT = 2  # of the cache
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,7 @@ def calibrate(
     generate; `median_s` is CPU seconds of one batch. `cache`: a folder, or None. PlanError where a
     stage cannot be measured, with the end of what it printed.
     """
-    path = None if cache is None else cache / f"calibration-{_key(program, budget_s)}.json"
+    path = None if cache is None else cache / f"calibration-{key(program, budget_s)}.json"
     if path is not None and path.is_file():
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Calibration)
@@ -63,39 +61,20 @@ def calibrate(
             path.unlink()
         else:
             return msgspec.structs.replace(found, cached=True)
-    requests = _requests(program, graph, budget_s)
     cores = len(os.sched_getaffinity(0))
-    copies = [
-        request
-        for request in requests
-        for _ in range(min(cores, SIMULATORS) if request.role == "simulate" else 1)
-    ]
+    here = grid.Site(cores=cores, origin=f"calibration on {grid.processor()}, {cores} cores busy")
+    asked = grid.requests(program, graph, here, patience_s=PATIENCE * budget_s)
     say(
-        f"measuring {', '.join(request.stage for request in requests)} on this machine "
+        f"measuring {', '.join(dict.fromkeys(each.stage for each in asked))} on this machine "
         f"({budget_s:.0f} s and their start-up)"
     )
-    replies = _run(copies)
-    points: list[Point] = []
-    weights_bytes = 0
-    origin = f"calibration on {_processor()}, {cores} cores busy"
-    for request in requests:
-        mine = [reply for each, reply in zip(copies, replies, strict=True) if each is request]
-        weights_bytes = max(weights_bytes, *(reply.weights_bytes for reply in mine))
-        for samples in zip(*(reply.samples for reply in mine), strict=True):
-            points.append(
-                Point(
-                    stage=request.stage,
-                    device="cpu",
-                    cores=1.0,
-                    batch=samples[0].batch,
-                    median_s=samples[0].batch * _mean(s.median_s / s.batch for s in samples),
-                    p95_s=samples[0].batch * max(s.p95_s / s.batch for s in samples),
-                    bytes=max(each.bytes for each in samples),
-                    source="measured",
-                    origin=origin,
-                )
-            )
-    result = Calibration(points=tuple(points), weights_bytes=weights_bytes)
+    with Benches(asked) as benches:
+        tallies = _together(benches, here, budget_s)
+        ready = [(bench.request, bench.ready) for bench in benches.all]
+    result = Calibration(
+        points=grid.points(tallies, here, grid.built(ready), origin=here.origin),
+        weights_bytes=max(each.weights_bytes for _, each in ready),
+    )
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
@@ -104,88 +83,41 @@ def calibrate(
     return result
 
 
-def _requests(program: Program, graph: Path, budget_s: float) -> list[Request]:
-    assert program.environment is not None
-    policy = program.of_kind("generate")[0].name
-    simulators = min(len(os.sched_getaffinity(0)), SIMULATORS)
-    roles: tuple[tuple[Role, int], ...] = (
-        ("simulate", min(MOST_SIMULATED, max(1, program.environment.max_count // simulators))),
-        ("generate", min(MOST_ANSWERED, program.environment.max_count)),
-        ("train", 1),
-    )
-    return [
-        Request(
-            role=role,
-            stage=program.of_kind(role)[0].name,
-            policy_stage=policy,
-            program=program,
-            graph=str(graph),
-            graph_sha256=program.sha256,
-            budget_s=budget_s,
-            environments=environments,
-        )
-        for role, environments in roles
-    ]
+def _together(benches: Benches, here: grid.Site, budget_s: float) -> dict[Place, Tally]:
+    """Every stage goes round its places on one core until the time is over."""
+    tallies: dict[Place, Tally] = {}
+    turns: dict[Bench, int] = dict.fromkeys(benches.all, 0)
+    end = time.monotonic() + budget_s
+
+    def places(request: Request) -> list[Place]:
+        return [place for place in grid.places(request, here) if place.cores == 1]
+
+    asked = {bench.request.stage: bench.request for bench in benches.all}
+    wanted = sum(len(places(request)) for request in asked.values())
+
+    def question(bench: Bench) -> Ask | None:
+        mine = places(bench.request)
+        now = time.monotonic()
+        everybody = min(tally.slices for tally in tallies.values()) if tallies else 0
+        complete = len(tallies) == wanted
+        if now >= end and complete and everybody >= ROUNDS:
+            return None
+        if now >= end + PATIENCE * budget_s and turns[bench] >= len(mine):
+            return None  # what takes so long has been measured often enough
+        place = mine[turns[bench] % len(mine)]
+        turns[bench] += 1
+        return Ask(batch=place.batch, seconds=budget_s / (ROUNDS + 1) / len(mine))
+
+    def heard(bench: Bench, ask: Ask, told: Slice) -> None:
+        place = Place(bench.request.stage, 0, 1, ask.batch)
+        tallies.setdefault(place, Tally()).add(told.seconds, told.bytes, told.device_bytes)
+
+    benches.run(question, heard)
+    return tallies
 
 
-def _run(requests: Sequence[Request]) -> list[Reply]:
-    """Measure them all at the same time."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "ebrl.runtime.profiling.measure"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-        for _ in requests
-    ]
-    try:
-        for request, process in zip(requests, running, strict=True):
-            assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(request))
-            process.stdin.close()
-            process.stdin = None
-        return [
-            _reply(request, process) for request, process in zip(requests, running, strict=True)
-        ]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
-def _reply(request: Request, process: subprocess.Popen[bytes]) -> Reply:
-    try:
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise PlanError(
-            "calibration-timeout",
-            f"`{request.stage}` was not measured within {TIMEOUT_S:.0f} s",
-            where=request.graph,
-            hint="give a profile with --profile FILE instead",
-        ) from error
-    if process.returncode != 0:
-        tail = "\n".join(errors.decode(errors="replace").splitlines()[-12:])
-        raise PlanError(
-            "calibration-failed",
-            f"`{request.stage}` cannot be measured; it ended with:\n{tail}",
-            where=request.graph,
-            hint="`ebrl doctor` says what this machine lacks",
-        )
-    reply = msgspec.json.decode(output, type=Reply)
-    if reply.failed:
-        raise PlanError.of(reply.failed)
-    return reply
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found)
-
-
-def _key(program: Program, budget_s: float) -> str:
+def key(program: Program, budget_s: float) -> str:
+    """What a measurement of this program depends on, as a digest."""
     versions = []
     for package in PACKAGES:
         try:
@@ -193,24 +125,13 @@ def _key(program: Program, budget_s: float) -> str:
         except importlib.metadata.PackageNotFoundError:
             versions.append("")
     body = [
+        FORMAT,
         [stage.fingerprint for stage in program.stages],
         msgspec.to_builtins(program.environment),
         msgspec.to_builtins(program.training),
         len(os.sched_getaffinity(0)),
-        _processor(),
+        grid.processor(),
         budget_s,
         versions,
     ]
     return hashlib.sha256(msgspec.json.encode(body)).hexdigest()[:20]
-
-
-def _processor() -> str:
-    """The processor's name, as the system tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
