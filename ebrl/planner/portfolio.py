@@ -52,12 +52,18 @@ def search_all(
                 relaxed, time_limit_s=options.time_limit_s, resolution=options.resolution
             )
             seconds += answer.seconds
-            bound = max(bound, answer.bound)
             if answer.allocation is None:
+                bound = max(bound, answer.bound)
                 continue
-            binding = bind(answer.allocation, bound=answer.bound, resolution=options.resolution)
+            binding, proven = bind(
+                relaxed,
+                answer,
+                resolution=options.resolution,
+                time_limit_s=options.time_limit_s,
+            )
+            bound = max(bound, proven)
             if binding.throughput > NOTHING and binding.value > -math.inf:
-                result = Result(found=answer, binding=binding, bound=answer.bound)
+                result = Result(found=answer, binding=binding, bound=proven)
                 best = result if best is None or result.value > best.value else best
     if best is None:
         return None, seconds

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ebrl.frontend.program import Program
 from ebrl.planner import layout, profile
+from ebrl.planner.binding.bind import PROVEN
 from ebrl.planner.binding.result import Binding, Result
 from ebrl.planner.binding.seats import Seat, cores, environment_count, seats
 from ebrl.planner.hardware import Cluster
@@ -36,7 +37,6 @@ from ebrl.planner.portfolio import throughput_bound
 from ebrl.planner.profile import Point
 from ebrl.planner.telling.bottleneck import bottleneck, notes
 
-PROVEN = 1e-3
 UNMADE = Made(version="", solver="", solve_s=0.0, total_s=0.0, created_at="")
 
 

@@ -8,57 +8,106 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ebrl.planner.binding.deal import deal, parts, ranks_by_node
-from ebrl.planner.binding.kinds import generate, promising
+from ebrl.planner.binding.apart import apart, few
+from ebrl.planner.binding.deal import Hand, deal, in_loop, parts, ranks_by_node
+from ebrl.planner.binding.kinds import Kinds, generate
 from ebrl.planner.binding.node import LOOSE, SLACK, NodeFill, model_of, read, solve_node
-from ebrl.planner.binding.polish import again, polish
+from ebrl.planner.binding.polish import polish, together
+from ebrl.planner.binding.prove import prove
 from ebrl.planner.binding.result import Binding, binding
-from ebrl.planner.model.allocation import Allocation
+from ebrl.planner.model.allocation import Allocation, Found, Relaxed
 from ebrl.planner.model.space import Pattern, Space
 
+PROVEN = 1e-3  # relative: what is called proven
+FEW = 16  # nodes of a class: every number of hosts is tried
 
-def bind(found: Allocation, *, bound: float, resolution: float) -> Binding:
-    """Deal; where that falls short of the bound, generate kinds of nodes, then polish."""
+
+def bind(
+    relaxed: Relaxed, answer: Found, *, resolution: float, time_limit_s: float
+) -> tuple[Binding, float]:
+    """The binding, and a bound of every plan of the space. Deal; where that falls short of the
+    bound, generate kinds of nodes, polish, and look whether the bound can be had at all."""
+    found, bound = answer.allocation, answer.bound
+    assert found is not None
     space = found.space
     if sum(each.node.count for each in space.classes) == 1:
         hand = found.devices[0]
-        node = again(space, 0, (), tuple(hand), hand)
-        return binding(space, [node] if node is not None else [])
-    dealt = _deal(found)
+        return binding(space, together(space, [(0, tuple(hand))], (), hand) or ()), bound
+    best = _deal(found)
     enough = bound - abs(bound) * resolution / 2
-    if dealt.value >= enough:
-        return dealt
-    best = max((dealt, generate(found, dealt, resolution)), key=lambda each: each.value)
     if best.value >= enough:
-        return best
-    return polish(found, best, [promising(found, k) for k in range(len(space.classes))])
+        return best, bound
+    known = Kinds(found, best.nodes, listed=not relaxed.worths)
+    best = max((best, generate(known, best, resolution, enough)), key=lambda each: each.value)
+    if best.value < enough:
+        best = polish(found, best, known.patterns, enough)
+    if best.value < enough:
+        bound = min(bound, prove(known, bound, best.value, resolution))
+    if (
+        bound - best.value > PROVEN * abs(bound)
+        and space.objective == "throughput"
+        and few(relaxed)
+    ):
+        best, bound = apart(
+            relaxed, best, bound, resolution, time_limit_s, lambda each: _deal(each).nodes
+        )
+    return best, bound
 
 
 def _deal(found: Allocation) -> Binding:
+    """Of the ways to deal each class, the one whose nodes roll out most together."""
     space = found.space
     nodes: list[NodeFill] = []
-    for k, each in enumerate(space.classes):
-        hands = deal(found, k)
-        ranks = ranks_by_node(found, k)
+    for k in range(len(space.classes)):
         solved: dict[object, NodeFill | None] = {}
-        weights = [_needs(space, k, hand) for hand in hands]
-        given = parts(found.environments[k], weights if any(weights) else [1] * len(weights))
-        for index in range(each.node.count):
-            hand = tuple(sorted(hands[index].items()))
-            rank = tuple(sorted(ranks[index].items()))
-            if not hand and not rank and not given[index]:
-                continue
-            key = (hand, rank, given[index])
-            if key not in solved:
-                solved[key] = _fill(found, k, dict(hand), dict(rank), given[index])
-            fill = solved[key]
-            if fill is not None:
-                nodes.append(fill)
+        ways = [_class_nodes(found, k, deal(found, k, m), solved) for m in _host_counts(found, k)]
+        nodes += max(ways, key=lambda way: math.fsum(node.rollout for node in way))
     return binding(space, nodes)
+
+
+def _host_counts(found: Allocation, k: int) -> list[int | None]:
+    """Numbers of nodes that the loop's devices may be dealt to; None: all, first, so that it is
+    taken where others are no better."""
+    space, each = found.space, found.space.classes[k]
+    options, nodes = each.on_device, each.node.count
+    loop = {p: n for p, n in found.devices[k].items() if in_loop(space, k, p)}
+    least = math.ceil(sum(loop.values()) / max(1, each.node.devices))
+    if not loop or least >= nodes:
+        return [None]
+    counts = set(range(least, nodes)) if nodes <= FEW else {least, least + 1, least + 2}
+    for demand in space.demands:  # as many hosts as there are devices for a stage: one for each
+        mine = [
+            n for p, n in loop.items() if any(options[o].stage == demand.name for o in p.members)
+        ]
+        counts |= {n for n in (sum(mine), max(mine, default=0)) if least <= n < nodes}
+    return [None, *sorted(counts)]
+
+
+def _class_nodes(
+    found: Allocation, k: int, hands: Sequence[Hand], solved: dict[object, NodeFill | None]
+) -> list[NodeFill]:
+    """Each node of the class, solved with what it was dealt."""
+    space = found.space
+    nodes: list[NodeFill] = []
+    ranks = ranks_by_node(found, k)
+    weights = [_needs(space, k, hand) for hand in hands]
+    given = parts(found.environments[k], weights if any(weights) else [1] * len(weights))
+    for index, dealt in enumerate(hands):
+        hand = tuple(sorted(dealt.items()))
+        rank = tuple(sorted(ranks[index].items()))
+        if not hand and not rank and not given[index]:
+            continue
+        key = (hand, rank, given[index])
+        if key not in solved:
+            solved[key] = _fill(found, k, dict(hand), dict(rank), given[index])
+        fill = solved[key]
+        if fill is not None:
+            nodes.append(fill)
+    return nodes
 
 
 def _needs(space: Space, k: int, hand: Mapping[Pattern, int]) -> int:
@@ -83,7 +132,7 @@ def _fill(
     space, each = found.space, found.space.classes[k]
     everywhere = max(1, sum(found.environments))
     part = replace(space, in_flight=space.in_flight * environments / everywhere)
-    made = model_of(part, k, tuple(hand), environments)
+    made = model_of(part, [(k, tuple(hand))], environments)
     model = made.model
     for pattern, count in hand.items():
         column = made.devices[0, pattern]

@@ -1,39 +1,63 @@
-"""Counts are dealt to the nodes of a class, evenly.
+"""Counts are dealt to the nodes of a class, evenly, or the loop's among some of them.
 
 Invariant: what is dealt is what was counted, and no node gets more devices than it has.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ebrl.planner.model.allocation import Allocation
-from ebrl.planner.model.space import Pattern
+from ebrl.planner.model.space import Pattern, Space
 
 Hand = Counter[Pattern]
 
 
-def deal(found: Allocation, k: int) -> list[Hand]:
-    """Patterns by node; those with a learner that may not leave its node are kept together."""
+def deal(found: Allocation, k: int, hosts: int | None = None) -> list[Hand]:
+    """Patterns by node; those with a learner that may not leave its node are kept together, and
+    those of the loop on the first `hosts` nodes, if so many are named."""
     space, each = found.space, found.space.classes[k]
     nodes, mode = each.node.count, space.mode
     counts = found.devices[k]
-    if mode is None or mode.hardware == "cpu" or mode.span == "cluster" or nodes == 1:
+    if mode is not None and mode.hardware == "gpu" and mode.span != "cluster" and nodes > 1:
+        together = {
+            pattern: count
+            for pattern, count in counts.items()
+            if any(space.demand(each.on_device[o].stage).learns for o in pattern.members)
+        }
+        return _filled(counts, [Counter(together)], nodes, each.node.devices)
+    if hosts is None or hosts >= nodes:
         return _evenly(counts, nodes)
-    together = {
-        pattern: count
-        for pattern, count in counts.items()
-        if any(space.demand(each.on_device[o].stage).learns for o in pattern.members)
-    }
-    hands: list[Hand] = [Counter() for _ in range(nodes)]
-    hands[0].update(together)
-    free = [each.node.devices - hand.total() for hand in hands]
+    loop = {pattern: count for pattern, count in counts.items() if in_loop(space, k, pattern)}
+    hands = _evenly(loop, hosts)
+    if any(hand.total() > each.node.devices for hand in hands):
+        return []
+    return _filled(counts, hands, nodes, each.node.devices)
+
+
+def in_loop(space: Space, k: int, pattern: Pattern) -> bool:
+    """Does it serve environments?"""
+    options = space.classes[k].on_device
+    return any(space.demand(options[o].stage).loop for o in pattern.members)
+
+
+def _filled(
+    counts: Mapping[Pattern, int], begun: Sequence[Hand], nodes: int, devices: int
+) -> list[Hand]:
+    """Hands that were begun, with all else where most devices are free."""
+    hands: list[Hand] = [*begun, *(Counter[Pattern]() for _ in range(nodes - len(begun)))]
+    freest = [(hand.total() - devices, i) for i, hand in enumerate(hands)]
+    heapq.heapify(freest)
+    left = Counter(counts)
+    for hand in begun:
+        left.subtract(hand)
     for pattern in sorted(counts):
-        for _ in range(0 if pattern in together else counts[pattern]):
-            node = max(range(nodes), key=lambda i: (free[i], -hands[i][pattern], -i))
+        for _ in range(left[pattern]):
+            taken, node = freest[0]
             hands[node][pattern] += 1
-            free[node] -= 1
+            heapq.heapreplace(freest, (taken + 1, node))
     return hands
 
 

@@ -1,5 +1,5 @@
-"""One node, solved alone: which pattern each of its devices follows, what its cores carry, and the
-rollout rate that they keep up together (the loop never leaves a node).
+"""One node, or two, solved alone: which pattern each device follows, what the cores carry, and the
+rollout rate that each node keeps up (the loop never leaves a node).
 
 Invariant: what a `NodeFill` says it does, its own devices, cores and memory can do.
 """
@@ -25,6 +25,7 @@ HEADROOM = 0.9  # how busy one simulating process on pooled cores should be plan
 # Among equals: fewer devices and replicas, no busier than they have to be, fewer environments.
 PREFERENCES = {"device": 1e-6, "replica": 1e-7, "busy": 1e-8, "environment": 1e-9}
 SLACK = 1e-9
+NOTHING = 1e-7  # of a replica's rate
 LOOSE = 1e-6  # relative: what a solver may miss of a row
 ROLLOUT = Cut(rollout=1.0, learner=0.0, constant=0.0)
 NODE_EFFORT = 500  # nodes of the search tree
@@ -53,23 +54,23 @@ class NodeFill(msgspec.Struct, frozen=True, kw_only=True):
 
 def model_of(
     space: Space,
-    k: int,
-    patterns: Sequence[Pattern],
+    nodes: Sequence[tuple[int, Sequence[Pattern]]],
     environments: int,
     *,
     cuts: Sequence[Cut] = (ROLLOUT,),
+    plain: bool = False,
 ) -> Built:
-    """The model of one node of a class, over these patterns: for its rollout rate, or for what
-    other cuts say of throughput."""
-    each = space.classes[k]
+    """The model of these nodes, (class, patterns) each: for their rollout rate, or for what other
+    cuts say of throughput; `plain`: with no preference among equals."""
     alone = replace(
         space,
-        classes=(
+        classes=tuple(
             replace(
-                each,
-                node=msgspec.structs.replace(each.node, count=1),
+                space.classes[k],
+                node=msgspec.structs.replace(space.classes[k].node, count=1),
                 patterns=tuple(sorted(set(patterns))),
-            ),
+            )
+            for k, patterns in nodes
         ),
         mode=None if space.mode is None else replace(space.mode, shards=1),
         environments=(0, environments),
@@ -77,12 +78,16 @@ def model_of(
         objective="throughput",
         at_least=None,
     )
-    scale = 1.0
-    rates = [option.rate for option in (*each.on_device, *each.on_cores)]
-    if rates:
-        scale = max(rates)
+    options = [o for each in alone.classes for o in (*each.on_device, *each.on_cores)]
+    scale = max((option.rate for option in options), default=1.0)
     made = milp.build(alone, cuts, scale)
     model = made.model
+    if plain:  # close limits, for the sake of what duals prove
+        replicas = sum(each.node.devices + each.node.cores for each in alone.classes)
+        most = replicas / min((demand.items for demand in space.demands), default=1.0)
+        for column in (made.throughput, made.learner, *made.rollout):
+            model.high[column] = min(model.high[column], most)
+        return made
     for column in made.devices.values():
         model.objective[column] -= PREFERENCES["device"]
     for column in made.replicas.values():
@@ -90,7 +95,8 @@ def model_of(
     for columns in (made.busy_cores, made.busy_device, made.busy_turns):
         for column in columns.values():
             model.objective[column] -= PREFERENCES["busy"]
-    model.objective[made.environments[0]] -= PREFERENCES["environment"]
+    for column in made.environments:
+        model.objective[column] -= PREFERENCES["environment"]
     return made
 
 
@@ -110,8 +116,7 @@ def charge(made: Built, prices: Mapping[milp.Row, float]) -> None:
     if made.learner >= 0:
         model.objective[made.learner] += prices[("capacity",)] * made.scale
     for row, number in made.rows.items():
-        shared = row[0] in GLOBAL or (row[0] == "pace" and len(row) == 2)
-        if not shared:
+        if not shared(row):
             continue
         price = prices.get(row, 0.0)
         for column, coefficient in model.rows[number].items():
@@ -125,6 +130,11 @@ def charge(made: Built, prices: Mapping[milp.Row, float]) -> None:
         model.high[made.learner] = min(model.high[made.learner], 1e9)
 
 
+def shared(row: milp.Row) -> bool:
+    """Is it one that all nodes share?"""
+    return row[0] in GLOBAL or (row[0] == "pace" and len(row) == 2)
+
+
 def solve_node(
     made: Built,
     *,
@@ -135,35 +145,65 @@ def solve_node(
     return solve(made.model, relative_gap=resolution, node_limit=node_limit, presolve=presolve)
 
 
-def read(space: Space, k: int, made: Built, outcome: Outcome) -> NodeFill:
-    """What a solved node does."""
+def read(space: Space, k: int, made: Built, outcome: Outcome, at: int = 0) -> NodeFill:
+    """What a solved node of class `k` does; it is number `at` of the model."""
     each, values = space.classes[k], outcome.values
     hand: list[Pattern] = []
-    for (_, pattern), column in made.devices.items():
-        hand += [pattern] * round(values[column])
+    rollout = values[made.rollout[at]] * made.scale
+    turning = rollout > NOTHING * made.scale  # else the loop has nothing to do here
+    for (place, pattern), column in made.devices.items():
+        if place != at:
+            continue
+        loops = all(space.demand(each.on_device[o].stage).loop for o in pattern.members)
+        hand += [pattern] * (round(values[column]) if turning or not loops else 0)
     hand.sort()
     on_cores: list[Busy] = []
-    for (_, j), column in sorted(made.replicas.items()):
-        works, count = values[made.busy_cores[0, j]], round(values[column])
+    for (place, j), column in sorted(made.replicas.items()):
+        if place != at or (space.demand(each.on_cores[j].stage).loop and not turning):
+            continue
+        works, count = values[made.busy_cores[at, j]], round(values[column])
         demand = space.demand(each.on_cores[j].stage)
         if not demand.learns and pinned(space.pins, demand.name, "replicas") is None:
             count = min(count, max(1, math.ceil(works / EASE - 1e-9)))
             if demand.holds and _crowded(each, works, count):
-                count = min(count + 1, max(1, round(values[made.environments[0]])))
+                count = min(count + 1, max(1, round(values[made.environments[at]])))
         if count:
             on_cores += [Busy(j, works / count)] * count
+    seated = {each.on_device[o].stage for pattern in hand for o in pattern.members}
+    idle = not turning and not any(space.demand(stage).loop for stage in seated)
     return NodeFill(
         k=k,
         patterns=tuple(hand),
         device_busy=tuple(
-            tuple(Busy(o, busy_of(made, values, 0, pattern, o)) for o in pattern.members)
+            tuple(Busy(o, busy_of(made, values, at, pattern, o)) for o in pattern.members)
             for pattern in hand
         ),
         on_cores=tuple(on_cores),
-        rollout=values[made.rollout[0]] * made.scale,
-        learner=values[made.learner] * made.scale if made.learner >= 0 else 0.0,
-        environments=round(values[made.environments[0]]),
+        rollout=0.0 if idle else rollout,
+        learner=_learner(made, values, at),
+        environments=0 if idle else round(values[made.environments[at]]),
     )
+
+
+def _learner(made: Built, values: Sequence[float], at: int) -> float:
+    """The node's part of the learner's capacity, by what its ranks do of all ranks' work."""
+    if made.learner < 0:
+        return 0.0
+    work = [0.0] * len(made.space.classes)
+    for place, each in enumerate(made.space.classes):
+        learns = [made.space.demand(option.stage).learns for option in each.on_device]
+        for o in (o for o, yes in enumerate(learns) if yes):
+            busy = values[made.busy_device[place, o]] if (place, o) in made.busy_device else 0.0
+            work[place] += each.on_device[o].rate * busy
+        for (p, _, o), column in made.busy_turns.items():
+            if p == place and learns[o]:
+                work[place] += each.on_device[o].rate * values[column]
+        for j, option in enumerate(each.on_cores):
+            if made.space.demand(option.stage).learns:
+                work[place] += option.rate * values[made.busy_cores[place, j]]
+    everything = math.fsum(work)
+    share = work[at] / everything if everything > 0 else 1.0
+    return values[made.learner] * made.scale * share
 
 
 def _crowded(each: ClassSpace, busy: float, count: int) -> bool:

@@ -1,77 +1,86 @@
 """The last step of binding: one node after another is planned again, given what all others do.
 
-Where nodes are few, how many of each kind is a coarse choice; a node that knows what the others
-lack makes up for it. Invariant: throughput never falls, and each step is a node solved alone.
+How many of each kind is a coarse choice; a node that knows what the others lack makes up for it.
+Invariant: throughput never falls, and each step is nodes solved alone.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ebrl.planner.binding.node import NodeFill, model_of, read, solve_node, uses
-from ebrl.planner.binding.result import Binding, binding
+from ebrl.planner.binding.node import NodeFill, model_of, read, solve_node
+from ebrl.planner.binding.result import Binding, binding, total_uses
 from ebrl.planner.model.allocation import Allocation
 from ebrl.planner.model.learning import Cut, cuts, first_cuts, throughput
-from ebrl.planner.model.milp import Row
 from ebrl.planner.model.search import TOLERANCE
 from ebrl.planner.model.space import Pattern, Space
 
-ROUNDS = 4
-KINDS = 6  # different nodes to plan again in a round
+SOLVES = 24  # programs, at most
+KINDS = 6  # different nodes to plan again
 EFFORT = 200  # nodes of the search tree
 TANGENTS = 8
 GAIN = 1e-6
 
+Nodes = Sequence[tuple[int, Sequence[Pattern]]]  # class, and the patterns to make it of
 
-def polish(found: Allocation, start: Binding, patterns: Sequence[tuple[Pattern, ...]]) -> Binding:
-    """Better, or the same."""
+
+def polish(
+    found: Allocation, start: Binding, patterns: Sequence[tuple[Pattern, ...]], enough: float
+) -> Binding:
+    """Better, or the same; no better than `enough` has to be looked for."""
     space, best = found.space, start
     if space.objective != "throughput" or any(pin.key == "replicas" for pin in space.pins):
         return start
-    for _ in range(ROUNDS):
+    solves, tried = 0, set[NodeFill]()
+    while best.value < enough and solves < SOLVES:
         before = best.value
-        for k, others in _choices(space, best):
-            node = again(space, k, others, patterns[k])
-            if node is None:
+        for node, others in _neighbours(space, best):
+            if node in tried or solves >= SOLVES:
                 continue
-            changed = binding(space, sorted((*others, node), key=lambda each: each.k))
+            solves += 1
+            again = together(space, [(node.k, patterns[node.k])], others)
+            if again is None:
+                continue
+            changed = binding(space, sorted((*others, *again), key=lambda each: each.k))
             if changed.value > best.value * (1 + GAIN):
-                best = changed
+                best, tried = changed, set()
                 break
+            tried.add(node)
         if best.value <= before:
             break
     return best
 
 
-def _choices(space: Space, current: Binding) -> list[tuple[int, list[NodeFill]]]:
-    """(class, all other nodes) for one node of each kind, and for an idle node of each class."""
+def _neighbours(space: Space, current: Binding) -> Iterator[tuple[NodeFill, list[NodeFill]]]:
+    """(a node to plan again, all others): one of each kind, the rarest first, or an idle one."""
     plain = [replace(node, index=0) for node in current.nodes]
-    found = []
-    for kind in list(dict.fromkeys(plain))[:KINDS]:
+    counts = Counter(plain)
+    for node in sorted(counts, key=lambda kind: (counts[kind], plain.index(kind)))[:KINDS]:
         others = list(plain)
-        others.remove(kind)
-        found.append((kind.k, others))
+        others.remove(node)
+        yield node, others
     for k, each in enumerate(space.classes):
         if sum(node.k == k for node in plain) < each.node.count:
-            found.append((k, plain))
-    return found
+            yield _idle(k), plain
 
 
-def again(
+def _idle(k: int) -> NodeFill:
+    return NodeFill(
+        k=k, patterns=(), device_busy=(), on_cores=(), rollout=0.0, learner=0.0, environments=0
+    )
+
+
+def together(
     space: Space,
-    k: int,
+    nodes: Nodes,
     others: Sequence[NodeFill],
-    patterns: Sequence[Pattern],
     hand: Mapping[Pattern, int] | None = None,
-) -> NodeFill | None:
-    """The best node of this class beside the others, with exactly this hand if one is given."""
-    used: dict[Row, float] = defaultdict(float)
-    for node in others:
-        for row, amount in uses(space, node).items():
-            used[row] += amount
+) -> list[NodeFill] | None:
+    """The best such nodes beside the others, a single one with exactly this hand if given."""
+    used = total_uses(space, others)
     rollout, learner = used[("rollout",)], used[("capacity",)]
     left = space.environments[1] - used[("most environments",)]
     part = replace(space, in_flight=max(0.0, space.in_flight - used[("staleness",)]))
@@ -87,7 +96,7 @@ def again(
             )
             for cut in tangents
         ]
-        made = model_of(part, k, patterns, max(0, int(left)), cuts=shifted)
+        made = model_of(part, nodes, max(0, int(left)), cuts=shifted)
         model = made.model
         for s, demand in enumerate(space.demands):
             if demand.learns and space.mode is not None:
@@ -111,11 +120,14 @@ def again(
         )
         if not outcome.values:
             return None
-        fill = read(space, k, made, outcome)
-        total = (rollout + fill.rollout, learner + fill.learner)
+        fills = [read(space, k, made, outcome, at) for at, (k, _) in enumerate(nodes)]
+        total = (
+            rollout + sum(fill.rollout for fill in fills),
+            learner + sum(fill.learner for fill in fills),
+        )
         claimed = outcome.values[made.throughput] * made.scale
         real = throughput(space.schedule, space.mode, *total)
         if claimed <= real * (1 + TOLERANCE) or space.mode is None or min(total) <= 0:
-            return fill
+            break
         tangents += cuts(space.schedule, space.mode, *total)
-    return fill
+    return [fill for fill in fills if fill.patterns or fill.on_cores]

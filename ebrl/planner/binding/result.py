@@ -6,13 +6,13 @@ Invariant: the throughput of a binding is that of its nodes, each solved alone.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from ebrl.planner.binding.node import NodeFill, uses
+from ebrl.planner.binding.node import LOOSE, NodeFill, uses
 from ebrl.planner.model.allocation import Found
 from ebrl.planner.model.learning import throughput
 from ebrl.planner.model.milp import Row
@@ -58,16 +58,42 @@ def binding(space: Space, nodes: Sequence[NodeFill]) -> Binding:
 
 def _kept(space: Space, nodes: Sequence[NodeFill], reached: float) -> bool:
     """Is everything kept that was asked for beyond what each node keeps by itself?"""
-    used: Counter[Row] = Counter()
-    for node in nodes:
-        used.update(uses(space, node))
+    used = total_uses(space, nodes)
     for s, demand in enumerate(space.demands):
         replicas = pinned(space.pins, demand.name, "replicas")
         if replicas is not None and used["pin", s] != replicas:
             return False
         if demand.learns and space.mode is not None and used["ranks", s] < space.mode.shards:
             return False
-    return space.at_least is None or reached >= space.at_least
+        wanted = 0.0 if demand.loop or demand.learns else demand.items * used["rollout",]
+        if used["pace", s] < wanted * (1 - LOOSE):
+            return False
+    return fits(space, used) and (space.at_least is None or reached >= space.at_least)
+
+
+def fits(space: Space, used: Mapping[Row, float]) -> bool:
+    """Do nodes that use so much leave what all nodes share within its limits?"""
+    limits: dict[Row, float] = {
+        ("most environments",): space.environments[1],
+        ("staleness",): space.in_flight,
+    }
+    for s, demand in enumerate(space.demands):
+        if demand.learns and space.mode is not None:
+            limits["ranks", s], limits["shares", s] = space.mode.ranks, space.mode.batch
+            if space.mode.span != "cluster":
+                limits["hosts",] = 1.0
+    return all(used.get(row, 0.0) <= limit * (1 + LOOSE) for row, limit in limits.items())
+
+
+def total_uses(space: Space, nodes: Sequence[NodeFill]) -> dict[Row, float]:
+    """What nodes put into the rows that all share."""
+    found: dict[Row, float] = defaultdict(float)
+    for node in nodes:
+        for row, amount in uses(space, node).items():
+            found[row] += amount
+            if row[0] == "ranks":
+                found["shards", row[1]] += amount
+    return found
 
 
 def cost(space: Space, node: NodeFill) -> float:

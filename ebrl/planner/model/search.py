@@ -20,7 +20,7 @@ from ebrl.planner.model.allocation import Found, Relaxed, allocation
 from ebrl.planner.model.learning import Cut, cuts, first_cuts, throughput
 from ebrl.planner.model.milp import Built
 from ebrl.planner.model.solver import Outcome, certificate, solve
-from ebrl.planner.model.space import ClassSpace, Space
+from ebrl.planner.model.space import ClassSpace, Pattern, Space
 from ebrl.planner.model.worths import Worths
 
 ROUNDS = 60
@@ -258,6 +258,15 @@ def _bound(outcome: Outcome, limit: float, allowance: float) -> float:
     """What an integer program over every pattern within the allowance proves for all patterns: a
     plan with any other is worse than the relaxation by more than the allowance."""
     return max(outcome.bound, limit - allowance) if outcome.values else limit
+
+
+def within(relaxed: Relaxed, gap: float) -> list[tuple[Pattern, ...]] | None:
+    """By class, every pattern that may be in a plan that is better than the relaxation less the
+    gap; None where there are too many."""
+    space, complete = relaxed.space, True
+    if relaxed.worths:
+        space, complete = _joined(relaxed, gap / relaxed.scale, MOST)
+    return [each.patterns for each in space.classes] if complete else None
 
 
 def _joined(relaxed: Relaxed, allowance: float, most: int) -> tuple[Space, bool]:

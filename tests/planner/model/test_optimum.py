@@ -19,8 +19,8 @@ def optimum(space: Space) -> tuple[float, float]:
     found = search.best(relaxed, time_limit_s=60, resolution=RESOLUTION)
     if found.allocation is None:
         return 0.0, found.bound
-    binding = bind(found.allocation, bound=found.bound, resolution=RESOLUTION)
-    return binding.throughput, min(found.bound, relaxed.bound)
+    binding, bound = bind(relaxed, found, resolution=RESOLUTION, time_limit_s=60)
+    return binding.throughput, min(bound, relaxed.bound)
 
 
 @pytest.mark.parametrize("block", range(10))
