@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ebrl.planner.binding.bind import bind
 from ebrl.planner.model import patterns, search
@@ -43,3 +45,34 @@ def test_patterns_found_by_pricing_are_as_good_as_listing_them_all(block, monkey
             priced, bound = optimum(space)
         assert priced == pytest.approx(listed, rel=2e-6, abs=1e-9), f"seed {seed}"
         assert bound >= listed * (1 - 1e-6), f"seed {seed}"
+
+
+def nodes_of_their_own(space: Space) -> Space:
+    """Each node a class of its own: then the program that counts devices is exact."""
+    (each,) = space.classes
+    alone = replace(each, node=msgspec.structs.replace(each.node, count=1))
+    return replace(space, classes=(alone,) * each.node.count)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_what_is_proven_of_nodes_holds_for_the_best_of_all_plans(block):
+    tightened = 0
+    for seed in range(6 * block, 6 * block + 6):
+        space = worlds.space(seed, devices=2, options=3)
+        (each,) = space.classes
+        assert space.mode is not None
+        space = replace(
+            space,
+            classes=(replace(each, node=msgspec.structs.replace(each.node, count=2)),),
+            mode=replace(space.mode, span="cluster", ranks=4),
+        )
+        exact, _ = optimum(nodes_of_their_own(space))
+        relaxed = search.relax(space)
+        found = search.best(relaxed, time_limit_s=60, resolution=RESOLUTION)
+        if found.allocation is None:
+            continue
+        binding, bound = bind(relaxed, found, resolution=RESOLUTION, time_limit_s=60)
+        assert binding.throughput <= exact * (1 + 1e-6), f"seed {seed}"
+        assert bound >= exact * (1 - 1e-6), f"seed {seed}"
+        tightened += bound < relaxed.bound * (1 - 1e-4)
+    assert tightened
