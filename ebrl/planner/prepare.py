@@ -16,7 +16,7 @@ import msgspec
 from ebrl.frontend.program import Program
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.model.request import CompileOptions
-from ebrl.planner.plan import Plan
+from ebrl.planner.plan import Interference, Plan
 from ebrl.planner.profile import Point
 
 Calibrate = Callable[[Program, Path], tuple[tuple[Point, ...], int]]
@@ -42,7 +42,11 @@ def prepare(request: Request, *, calibrate: Calibrate) -> Plan:
     cluster = parse(request.cluster)
     program = check(load_graph(request.graph))
     program, points = stage_times(program, cluster, request, calibrate)
-    return compile(program, cluster, points, options=request.options)
+    options = msgspec.structs.replace(
+        request.options,
+        interference=(*request.options.interference, *_interference(program, cluster, request)),
+    )
+    return compile(program, cluster, points, options=options)
 
 
 def stage_times(
@@ -66,6 +70,24 @@ def stage_times(
         for stage in program.stages
     )
     return msgspec.structs.replace(program, stages=stages), points
+
+
+def _interference(program: Program, cluster: Cluster, request: Request) -> tuple[Interference, ...]:
+    """Factors that the given profiles measured on the cluster's devices; of a set of stages the
+    largest, since the model has one for all of them."""
+    from ebrl.planner import profile
+
+    devices = {node.device.name for node in cluster.nodes if node.device is not None}
+    names = {key: s.name for s in program.stages for key in (s.name, s.profile_key) if key}
+    return tuple(
+        Interference(
+            stages=tuple(sorted(names[stage] for stage in met.stages)),
+            factor=max(1.0, *met.factors.values()),
+            source=met.source,
+        )
+        for met in profile.merge(*map(profile.read, request.profiles)).together
+        if met.device in devices and all(stage in names for stage in met.stages)
+    )
 
 
 def _measurable(program: Program) -> bool:

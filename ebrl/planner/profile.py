@@ -55,31 +55,55 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return (self.stage, self.device, self.sms, self.cores, self.batch)
 
 
+class Together(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much longer stages take while they run at the same time, over running alone.
+
+    On a device these are the interference factors of its patterns. On cores (`device` "cpu") the
+    points themselves were taken in company, and this says by how much that matters.
+    """
+
+    stages: tuple[str, ...]  # profile keys, sorted
+    device: str
+    factors: dict[str, Annotated[float, Meta(gt=0)]]  # of each of them
+    source: Source = "measured"
+    origin: str = ""
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A profile file. Points are in the order of their places, each place once."""
 
     format: Literal["ebrl-profile/1"] = FORMAT
     note: str = ""
     points: tuple[Point, ...]
+    together: tuple[Together, ...] = ()
 
     def digest(self) -> str:
         return digest(self.points)
 
 
-def of(points: Iterable[Point], note: str = "") -> Profile:
+def of(points: Iterable[Point], note: str = "", together: Iterable[Together] = ()) -> Profile:
     """A profile of these points: of each place the best founded, and of equals the last."""
     best: dict[Place, Point] = {}
     for point in points:
         known = best.get(point.place)
         if known is None or STANDING[point.source] <= STANDING[known.source]:
             best[point.place] = point
-    return Profile(note=note, points=tuple(best[place] for place in sorted(best)))
+    met = {(each.device, each.stages): each for each in together}
+    return Profile(
+        note=note,
+        points=tuple(best[place] for place in sorted(best)),
+        together=tuple(met[company] for company in sorted(met)),
+    )
 
 
 def merge(*profiles: Profile) -> Profile:
     """One profile; precedence measured, published, estimated, then the later argument."""
     notes = dict.fromkeys(profile.note for profile in profiles if profile.note)
-    return of((point for profile in profiles for point in profile.points), "; ".join(notes))
+    return of(
+        (point for profile in profiles for point in profile.points),
+        "; ".join(notes),
+        (each for profile in profiles for each in profile.together),
+    )
 
 
 def digest(points: Iterable[Point]) -> str:
@@ -136,7 +160,7 @@ def decode(data: bytes, path: str) -> Profile:
             first = places[point.place]
             raise _malformed(path, place, f"it says the same thing as points[{first}]")
         places[point.place] = index
-    return of(profile.points, profile.note)
+    return of(profile.points, profile.note, profile.together)
 
 
 def _malformed(path: str, place: str, message: str) -> PlanError:

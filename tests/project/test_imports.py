@@ -66,6 +66,7 @@ RULES = {
             "ebrl.planner.detect",
             "ebrl.planner.hardware",
             "ebrl.planner.layout",
+            "ebrl.planner.model.request",
             "ebrl.planner.plan",
             "ebrl.planner.profile",
             "ebrl.__version__",
