@@ -1,12 +1,13 @@
 """How long planning takes, how good plans are, and whether every graph can be planned everywhere.
 
-    python -m benchmarks.planner [--rounds 3] [--naive-limit 60] [--sweep] [-o planner.json]
+    python -m benchmarks.planner [--rounds 3] [--naive-limit 60] [--gaps] [--sweep] [-o FILE]
 
 Times are of the command `ebrl plan`, process start included. The speed-up is over the best
 placement of whole GPUs (collocated, disaggregated in the best ratio, hybrid) on the same options
-and times, so it says what splitting SMs is worth, and nothing about other systems. `--sweep` plans
-every example graph on every device of the catalogue, on 1, 4, 8 and 64 of them: each plan verifies,
-or is refused with a named reason.
+and times, so it says what splitting SMs is worth, and nothing about other systems. `--gaps` plans
+all four workloads on clusters of every size, as published and scaled to the cluster. `--sweep`
+plans every example graph on every device of the catalogue, on 1, 4, 8 and 64 of them: each plan
+verifies, or is refused with a named reason. Stages that declare no work are measured here first.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ebrl.planner.devices import catalogue
 from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.model.spaces import spaces
 from ebrl.planner.plan import Plan
+from ebrl.planner.profile import Point
 from ebrl.planner.proof.verify import verify
 from ebrl.planner.shipped import shipped
 
@@ -48,6 +50,8 @@ TARGETS = (  # cluster, seconds allowed, environments and batch scaled to it
     ("2048*(a100x8)", 10.0, 64),
     (MIX, 10.0, 64),
 )
+GAPS = ("a100x8", "8*(a100x8)", "2*(l40sx4)+1*(cpu64)", "128*(a100x8)", "2048*(a100x8)", MIX)
+SMALL = ("cartpole_ppo", "pushcube_ppo", "pushcube_rgb_ppo")
 WHOLE = ("collocated", "disaggregated", "hybrid")
 
 
@@ -55,13 +59,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--naive-limit", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--gaps", action="store_true", help="what is proven of all workloads")
     parser.add_argument("--sweep", action="store_true", help="every graph on every device")
     parser.add_argument("-o", "--output", type=Path, default=Path("planner.json"))
     given = parser.parse_args()
     result: dict[str, Any] = {"machine": describe()}
     result["planning"] = list(planning(given.rounds))
-    result["naive"] = naive(given.naive_limit)
+    result["naive"] = list(naive(given.naive_limit))
     result["speedup"] = list(speedups())
+    if given.gaps:
+        result["gaps"] = list(gaps())
     if given.sweep:
         result["sweep"] = list(sweep())
     given.output.write_text(json.dumps(result, indent=1) + "\n")
@@ -120,24 +127,58 @@ def scaled(folder: Path, name: str, factor: int) -> Path:
     return path
 
 
-def naive(limit: float) -> dict[str, Any]:
-    """The model with one variable a device and option, on the first target."""
+def naive(limit: float) -> Iterator[dict[str, Any]]:
+    """The model with one variable a device and option, on the first target and on eight of it."""
     program = workload("pi05_libero")
-    candidates = spaces(program, parse("a100x8"), shipped(program), CompileOptions())
-    (space, *_) = next(same for same in candidates if same[0].mode and same[0].mode.ranks > 1)
-    found = planner_naive.plan(space, time_limit_s=limit)
-    print(
-        f"{'  one binary a device and option: a100x8':48} {8:6} {found.seconds:8.2f} {'':8} "
-        f"{found.gap:9.4%}  ({found.columns} columns, {found.status})",
-        flush=True,
-    )
-    return {
-        "cluster": "a100x8",
-        "columns": found.columns,
-        "status": found.status,
-        "gap": found.gap,
-        "seconds": found.seconds,
-    }
+    for cluster in ("a100x8", "8*(a100x8)"):
+        hardware = parse(cluster)
+        candidates = spaces(program, hardware, shipped(program), CompileOptions())
+        (space, *_) = next(same for same in candidates if same[0].mode and same[0].mode.ranks > 1)
+        found = planner_naive.plan(space, time_limit_s=limit)
+        gpus = sum(node.count * node.devices for node in hardware.nodes)
+        print(
+            f"{'  one binary a device and option: ' + cluster:48} {gpus:6} {found.seconds:8.2f} "
+            f"{'':8} {found.gap:9.4%}  ({found.columns} columns, {found.status})",
+            flush=True,
+        )
+        yield {
+            "cluster": cluster,
+            "columns": found.columns,
+            "status": found.status,
+            "gap": found.gap,
+            "seconds": found.seconds,
+        }
+
+
+def gaps() -> Iterator[dict[str, Any]]:
+    """What is proven, for all four workloads: as published on few GPUs, scaled to many."""
+    print(f"\n{'cluster':48} {'workload':24} {'scale':>6} {'CPU s':>7} {'steps/s':>10} {'gap':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for cluster in GAPS:
+            gpus = sum(node.count * node.devices for node in parse(cluster).nodes)
+            for name in WORKLOADS:
+                for factor in (1, 64):
+                    if gpus != 64 and (factor > 1) != (gpus > 64):
+                        continue
+                    program = check(load_graph(scaled(Path(folder), name, factor)))
+                    begun = time.process_time()
+                    plan = compile(program, parse(cluster), shipped(program))
+                    row = {
+                        "cluster": cluster,
+                        "workload": name,
+                        "factor": factor,
+                        "cpu_s": time.process_time() - begun,
+                        "throughput_env_steps_per_s": plan.prediction.throughput_env_steps_per_s,
+                        "gap": plan.prediction.gap,
+                        "status": plan.prediction.status,
+                    }
+                    print(
+                        f"{cluster:48} {name:24} {factor:6} {row['cpu_s']:7.2f} "
+                        f"{row['throughput_env_steps_per_s']:10.1f} {row['gap']:9.4%}  "
+                        f"{row['status']}",
+                        flush=True,
+                    )
+                    yield row
 
 
 def speedups() -> Iterator[dict[str, Any]]:
@@ -198,8 +239,8 @@ def sweep() -> Iterator[dict[str, Any]]:
     """Every graph on every device of the catalogue."""
     print(f"\n{'graph':24} {'planned':>8} {'refused':>8}  reasons")
     options = CompileOptions(alternatives=False, time_limit_s=20.0)
-    for name in WORKLOADS:
-        program = workload(name)
+    for name in (*WORKLOADS, *SMALL):
+        program, points = timed(name)
         rows = []
         for device in catalogue():
             for count in (1, 4, 8, 64):
@@ -207,7 +248,7 @@ def sweep() -> Iterator[dict[str, Any]]:
                 begun = time.perf_counter()
                 row: dict[str, Any] = {"graph": name, "cluster": cluster}
                 try:
-                    plan = compile(program, parse(cluster), shipped(program), options=options)
+                    plan = compile(program, parse(cluster), points, options=options)
                 except PlanError as error:
                     row["refused"] = error.code
                     row["message"] = error.diagnostics[0].message
@@ -223,6 +264,19 @@ def sweep() -> Iterator[dict[str, Any]]:
         print(
             f"{name:24} {len(rows) - refused.total():8} {refused.total():8}  {reasons}", flush=True
         )
+
+
+def timed(name: str) -> tuple[Program, tuple[Point, ...]]:
+    """The graph and its stage times: shipped, or measured here where its stages declare no work."""
+    program = workload(name)
+    if name in WORKLOADS:
+        return program, shipped(program)
+    from ebrl.frontend.cache import cache_folder
+    from ebrl.runtime.profiling.calibrate import calibrate
+
+    return program, calibrate(
+        program, ROOT / f"graphs/{name}.py", cache=cache_folder(), say=print
+    ).points
 
 
 def workload(name: str) -> Program:
