@@ -64,4 +64,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     local: bool = False  # this machine, detected
 
     def digest(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        """sha256, the same before and after a file (where 3 and 3.0 are one float)."""
+        read = msgspec.json.decode(msgspec.json.encode(self), type=Cluster)
+        return hashlib.sha256(msgspec.json.encode(read, order="sorted")).hexdigest()

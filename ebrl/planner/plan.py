@@ -168,15 +168,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(each for each in self.stages if each.kind == kind)
 
     def digest(self) -> str:
-        """sha256 of the body (everything but `made`)."""
-        body = msgspec.to_builtins(self)
+        """sha256 of the body (everything but `made`), the same before and after a file."""
+        body = msgspec.to_builtins(canonical(self))
         del body["made"]
         return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
 
 
+def canonical(plan: Plan) -> Plan:
+    """The plan as a file would give it back: Python lets a whole number stand where a float is
+    declared, and JSON would write the two differently."""
+    return msgspec.json.decode(msgspec.json.encode(plan), type=Plan)
+
+
 def encode(plan: Plan) -> bytes:
     """JSON, indented, with a trailing newline."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(canonical(plan)), indent=2) + b"\n"
 
 
 def read(path: Path) -> Plan:

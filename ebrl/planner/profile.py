@@ -107,8 +107,10 @@ def merge(*profiles: Profile) -> Profile:
 
 
 def digest(points: Iterable[Point]) -> str:
-    """sha256 over the points, whatever their order."""
-    body = sorted(msgspec.json.encode(point, order="sorted") for point in points)
+    """sha256 over the points, whatever their order, the same before and after a file (where 3 and
+    3.0 are one float)."""
+    read = msgspec.json.decode(msgspec.json.encode(list(points)), type=list[Point])
+    body = sorted(msgspec.json.encode(point, order="sorted") for point in read)
     return hashlib.sha256(b"\n".join(body)).hexdigest()
 
 

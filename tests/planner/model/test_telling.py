@@ -14,7 +14,7 @@ from ebrl.errors import InfeasibleError, PlanError
 from ebrl.planner.cluster import parse
 from ebrl.planner.compile import compile
 from ebrl.planner.model.request import CompileOptions, parse_pin
-from ebrl.planner.plan import Plan, encode
+from ebrl.planner.plan import Plan, encode, read
 from ebrl.planner.proof.verify import verify
 from ebrl.planner.telling.diff import diff
 from ebrl.planner.telling.explain import explain, uses
@@ -171,3 +171,21 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path):
         done = run(command, str(path), *extra)
         assert done.returncode == 1
         assert "plan-malformed" in done.stderr
+
+
+def test_a_plan_is_the_same_after_a_file_even_where_whole_numbers_stood_for_floats(tmp_path):
+    (node,) = cases.cpus().nodes
+    node = msgspec.structs.replace(node, price_per_hour=3, network_bytes_per_s=10**9)
+    points = tuple(msgspec.structs.replace(p, cores=1, p95_s=1) for p in cases.on_cores())
+    made = compile(
+        cases.pipeline(),
+        msgspec.structs.replace(cases.cpus(), nodes=(node,)),
+        points,
+        options=CompileOptions(objective="cost", at_least=100, pins=(parse_pin("train.batch=64"),)),
+    )
+    path = tmp_path / "plan.json"
+    path.write_bytes(encode(made))
+    again = read(path)
+    assert again.digest() == made.digest()
+    assert encode(again) == encode(made)
+    assert verify(again) == ()
