@@ -130,8 +130,9 @@ def test_pictures_are_gathered_by_minibatch_and_never_floated_as_a_batch() -> No
     data = body._prepare(batch)
     data.small = False
     asked.clear()
+    tally = Tally(0.2, data.count, torch.device("cpu"))
     for part in body._minibatches(data):
-        body._step(part, 1e-3, Tally(0.2, torch.device("cpu")))
+        body._step(part, 1e-3, tally)
     rows = sum(len(each) for each in asked)
     assert rows == data.count
     assert all(each.dtype == torch.uint8 and len(each) <= 24 for each in asked)

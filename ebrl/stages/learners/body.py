@@ -7,7 +7,7 @@ stopped; a subclass with more state extends `state` and `load_state`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 from ebrl.errors import RunError
 from ebrl.frontend.program import EnvironmentProgram
 from ebrl.stages.learners.adam import FlatAdam
+from ebrl.stages.policies.actor_critic import Answer
 from ebrl.stages.policies.body import seeded_network
 from ebrl.stages.policies.flat import FlatNetwork
 from ebrl.stages.protocols import Batch, Weights
@@ -57,17 +58,23 @@ class NetworkLearner:
         """Copy what is to be published, in the order policies read it."""
         torch.from_numpy(flat).copy_(self._flat.values)
 
-    def descend(
+    def descend(self, loss: Tensor, *, learning_rate: float, max_grad_norm: float = 0.5) -> None:
+        """One optimizer step down a scalar loss."""
+        self._flat.grads.zero_()
+        torch.autograd.backward(loss)
+        self._adam.step(learning_rate, max_grad_norm)
+
+    def follow(
         self,
-        outputs: Sequence[Tensor],
-        gradients: Sequence[Tensor] | None = None,
+        answer: Answer,
+        gradients: tuple[Tensor, Tensor, Tensor | None],
         *,
         learning_rate: float,
         max_grad_norm: float = 0.5,
     ) -> None:
-        """One optimizer step: minimise scalar `outputs`, or start from the gradients at them."""
+        """One optimizer step from the gradients at a network's answer."""
         self._flat.grads.zero_()
-        torch.autograd.backward(outputs, gradients)
+        answer.backward(*gradients)
         self._adam.step(learning_rate, max_grad_norm)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

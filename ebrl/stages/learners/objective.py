@@ -14,75 +14,75 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ebrl.stages.policies.actor_critic import Answer
+
 
 class Tally:
-    """Sums of the metrics over minibatches, on the device; read once, at the end."""
+    """Means of the metrics over the decisions of an update, kept on the device, read at its end."""
 
-    def __init__(self, clip: float, device: torch.device) -> None:
+    NAMES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+
+    def __init__(self, clip: float, rows: int, device: torch.device) -> None:
         self._low, self._high = 1 - clip, 1 + clip
-        self._sums = torch.zeros(5, device=device)
-        self._epoch_start = torch.zeros(1, device=device)
-        self._count = 0
-        self._epoch_count = 0
+        # What an epoch saw of every decision: policy term, squared error, entropy, log-ratio.
+        self._seen = torch.zeros(4, rows, device=device)
+        self._filled = 0
+        self._epochs: list[Tensor] = []
 
-    def begin_epoch(self) -> None:
-        self._epoch_start = self._sums[3:4].clone()
-        self._epoch_count = 0
+    def add(self, *, gain: Tensor, error: Tensor, entropy: Tensor, log_ratio: Tensor) -> None:
+        """A minibatch's decisions, each tensor [n]."""
+        begin, self._filled = self._filled, self._filled + len(gain)
+        torch.stack([gain, error, entropy, log_ratio], out=self._seen[:, begin : self._filled])
 
-    def add(
-        self, *, policy: Tensor, value: Tensor, entropy: Tensor, ratio: Tensor, log_ratio: Tensor
-    ) -> None:
+    @torch.no_grad()
+    def end_epoch(self) -> None:
+        """Reduce what the epoch saw to its means."""
+        gain, error, entropy, log_ratio = self._seen[:, : self._filled]
+        if not self._filled:
+            return
+        ratio = log_ratio.exp()
         kl = ratio.mean() - 1 - log_ratio.mean()  # Schulman's k3 estimator
         clipped = ((ratio < self._low) | (ratio > self._high)).float().mean()
-        self._sums += torch.stack([policy, value, entropy, kl, clipped])
-        self._count += 1
-        self._epoch_count += 1
+        means = (-gain.mean(), 0.5 * torch.dot(error, error) / self._filled, entropy.mean())
+        self._epochs.append(torch.stack([*means, kl, clipped]))
+        self._filled = 0
 
     def epoch_kl(self) -> float:
-        """Mean approximate KL of the epoch so far."""
-        return float(self._sums[3] - self._epoch_start) / max(1, self._epoch_count)
+        """Mean approximate KL of the last epoch."""
+        return float(self._epochs[-1][3]) if self._epochs else 0.0
 
     def metrics(self) -> dict[str, float]:
-        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
-        means = (self._sums / max(1, self._count)).tolist()
-        return {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
+        means = torch.stack(self._epochs).mean(0).tolist() if self._epochs else [0.0] * 5
+        return {f"train/{name}": mean for name, mean in zip(self.NAMES, means, strict=True)}
 
 
+@torch.no_grad()
 def head_gradients(
-    log_prob: Tensor,
-    value: Tensor,
-    entropy: Tensor,
+    answer: Answer,
     columns: Tensor,
     *,
     clip: float,
     value_weight: float,
     entropy_weight: float,
     tally: Tally,
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Tensors to start autograd from, and the gradient of the loss at each.
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradient of the loss at log-prob, value and entropy, each [n]; None for zero.
 
     loss = policy + value_weight * mean((value - target)^2) / 2 - entropy_weight * mean(entropy);
     `columns` is [3, n]: log pi_prox, weighted advantage, value target.
     """
-    with torch.no_grad():
-        prox, advantage, target = columns
-        n = len(prox)
-        log_ratio = log_prob - prox
-        ratio = log_ratio.exp()
-        plain = ratio * advantage
-        limited = ratio.clamp(1 - clip, 1 + clip) * advantage
-        unclipped = plain <= limited
-        error = value - target
-        tally.add(
-            policy=-torch.minimum(plain, limited).mean(),
-            value=0.5 * torch.dot(error, error) / n,
-            entropy=entropy.mean(),
-            ratio=ratio,
-            log_ratio=log_ratio,
-        )
-        outputs = [log_prob, value]
-        gradients = [torch.where(unclipped, plain, 0).mul_(-1 / n), error.mul_(value_weight / n)]
-        if entropy_weight:
-            outputs.append(entropy)
-            gradients.append(torch.full_like(entropy, -entropy_weight / n))
-    return outputs, gradients
+    prox, advantage, target = columns
+    n = len(prox)
+    entropy = answer.entropy
+    log_ratio = answer.log_prob - prox
+    ratio = log_ratio.exp()
+    plain = ratio * advantage
+    limited = ratio.clamp_(1 - clip, 1 + clip).mul_(advantage)
+    unclipped = plain <= limited
+    error = answer.value - target
+    tally.add(gain=torch.minimum(plain, limited), error=error, entropy=entropy, log_ratio=log_ratio)
+    return (
+        torch.where(unclipped, plain, 0).mul_(-1 / n),
+        error.mul_(value_weight / n),
+        torch.full_like(entropy, -entropy_weight / n) if entropy_weight else None,
+    )

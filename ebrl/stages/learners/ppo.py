@@ -13,9 +13,9 @@ take part in nothing. The loop over minibatches never waits for a number (`.item
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ebrl.errors import RunError
 from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
+from ebrl.stages.learners.answers import answer, evaluate
 from ebrl.stages.learners.body import NetworkLearner
 from ebrl.stages.learners.gae import gae
 from ebrl.stages.learners.objective import Tally, head_gradients
@@ -65,15 +66,15 @@ class PPOBody(NetworkLearner):
         """One update over `batch`; see the module."""
         data = self._prepare(batch)
         rate = self._learning_rate()
-        tally = Tally(self.settings.clip, self.device)
+        tally = Tally(self.settings.clip, data.count, self.device)
         stopped = False
         for _ in range(self._epochs):
-            tally.begin_epoch()
             for part in self._minibatches(data):
                 if should_stop():
                     stopped = True
                     break
                 self._step(part, rate, tally)
+            tally.end_epoch()
             too_far = self.settings.target_kl is not None and (
                 tally.epoch_kl() > self.settings.target_kl
             )
@@ -141,20 +142,13 @@ class PPOBody(NetworkLearner):
         for start in range(0, rows.segments, per_piece):
             stop = min(start + per_piece, rows.segments)
             index = torch.arange(start * rows.length, stop * rows.length, device=self.device)
-            distribution, value = self._evaluate_network(rows.take(index))
+            distribution, value = evaluate(self.network, rows.take(index))
             taken = action[start:stop]
             # Row T has no action of its own; any stands in, and its log-prob is dropped.
             padded = torch.cat([taken, taken[:, -1:]], 1).flatten(0, 1)
             values.append(value.view(-1, rows.length))
             log_probs.append(distribution.log_prob(padded).view(-1, rows.length)[:, :-1])
         return torch.cat(values).cpu().numpy(), torch.cat(log_probs).cpu().numpy()
-
-    def _evaluate_network(self, obs: Mapping[str, Tensor]) -> tuple[Any, Tensor]:
-        evaluate = getattr(self.network, "evaluate", None)
-        if evaluate is not None:
-            distribution, value = evaluate(obs)
-            return distribution, value
-        return self.network.distribution(obs), self.network.value(obs)
 
     def _minibatches(self, data: _Data) -> Iterator[_Part]:
         """Shuffled parts of equal size, as near to `minibatch` as divides the rows evenly."""
@@ -177,19 +171,16 @@ class PPOBody(NetworkLearner):
         """One optimizer step on one minibatch."""
         obs, action, columns = part
         settings = self.settings
-        distribution, value = self._evaluate_network(obs)
-        log_prob = distribution.log_prob(action)
-        outputs, gradients = head_gradients(
-            log_prob,
-            value,
-            distribution.entropy(),
+        given = answer(self.network, obs, action)
+        gradients = head_gradients(
+            given,
             columns,
             clip=settings.clip,
             value_weight=settings.value_weight,
             entropy_weight=settings.entropy,
             tally=tally,
         )
-        self.descend(outputs, gradients, learning_rate=rate, max_grad_norm=settings.max_grad_norm)
+        self.follow(given, gradients, learning_rate=rate, max_grad_norm=settings.max_grad_norm)
 
 
 class _Data:

@@ -15,8 +15,7 @@ same noise gives the same action whoever shares the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 import torch
@@ -38,6 +37,19 @@ class Distribution(Protocol):
 
     def entropy(self) -> Tensor:
         """[b], in nats, summed over the actions of a chunk."""
+        ...
+
+
+class Answer(Protocol):
+    """What a network says of a minibatch, and the way back: a loss's gradients at the three become
+    gradients of the parameters, in `.grad`."""
+
+    log_prob: Tensor  # [b], of the actions that were taken
+    value: Tensor  # [b]
+    entropy: Tensor  # [b]
+
+    def backward(self, log_prob: Tensor, value: Tensor, entropy: Tensor | None) -> None:
+        """From d loss/d log_prob, d loss/d value and d loss/d entropy, each [b]; None for zero."""
         ...
 
 
@@ -96,6 +108,17 @@ class Categorical:
         each = -(self.log_p.exp() * self.log_p).sum(-1)
         return each if each.dim() == 1 else each.sum(-1)
 
+    def gradient(self, action: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Tensor:
+        """d loss/d logits: g (onehot - p) of a log-prob, -p (log p + H) of an entropy."""
+        wide = (-1, *[1] * (self.logits.dim() - 1))
+        log_p, taken = self.log_p, log_prob.view(wide)
+        p = log_p.exp()
+        slope = -taken
+        if entropy is not None:
+            slope = slope - entropy.view(wide) * (log_p - (p * log_p).sum(-1, keepdim=True))
+        chosen = action.unsqueeze(-1)
+        return (p * slope).scatter_add_(-1, chosen, taken.expand(chosen.shape))
+
 
 class Gaussian:
     """Independent normals, from means [b, (k,) *shape] and a log-std that broadcasts to them."""
@@ -121,6 +144,19 @@ class Gaussian:
         count = self.mean[0].numel() if len(self.mean) else 0
         return (self._log_scale + 0.5 * count).expand(len(self.mean))
 
+    def gradient(
+        self, action: Tensor, log_prob: Tensor, entropy: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """d loss/d mean and d loss/d log_std: with z = (a - mean) / std, z / std and z^2 - 1."""
+        taken = log_prob.view(-1, *[1] * (self.mean.dim() - 1))
+        inverse = torch.exp(-self.log_std)
+        scaled = (action - self.mean) * inverse
+        mean = scaled * taken
+        spread = torch.addcmul(-taken, mean, scaled)
+        if entropy is not None:
+            spread = spread + entropy.view(taken.shape)
+        return mean.mul_(inverse), spread.sum_to_size(self.log_std.shape)
+
 
 class ActionHead(nn.Module):
     """What an actor's outputs mean: logits, or means beside a log-std that this holds."""
@@ -137,10 +173,25 @@ class ActionHead(nn.Module):
     def outputs(self) -> int:
         return math.prod(self.shape)
 
-    def distribution(self, out: Tensor) -> Distribution:
+    def distribution(self, out: Tensor) -> Categorical | Gaussian:
         """Of an actor's outputs [b, outputs]."""
         shaped = out if len(self.shape) == 1 else out.view(-1, *self.shape)
         return Categorical(shaped) if self.discrete else Gaussian(shaped, self.log_std)
+
+    def backward(
+        self,
+        distribution: Categorical | Gaussian,
+        action: Tensor,
+        log_prob: Tensor,
+        entropy: Tensor | None,
+    ) -> Tensor:
+        """d loss/d outputs [b, outputs]; the log-std's gradient goes to its `.grad`."""
+        if isinstance(distribution, Categorical):
+            return distribution.gradient(action, log_prob, entropy).view(len(log_prob), -1)
+        out, log_std = distribution.gradient(action, log_prob, entropy)
+        assert self.log_std.grad is not None
+        self.log_std.grad.copy_(log_std)
+        return out.view(len(log_prob), -1)
 
 
 def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
@@ -149,40 +200,3 @@ def layer(inputs: int, outputs: int, gain: float) -> nn.Linear:
     nn.init.orthogonal_(made.weight, gain)
     nn.init.zeros_(made.bias)
     return made
-
-
-def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """In place where the gradient allows."""
-    kinds: dict[str, Callable[[Tensor], Tensor]] = {
-        "tanh": torch.tanh_,
-        "relu": torch.relu_,
-        "elu": nn.functional.elu,
-        "silu": nn.functional.silu,
-    }
-    return kinds[name]
-
-
-class Perceptron(nn.Module):
-    """Linear layers of `sizes`, an activation between them, none after the last.
-
-    At the batches of a policy, calling a module costs as much as its arithmetic, so the layers are
-    applied as functions of their parameters.
-    """
-
-    def __init__(self, sizes: tuple[int, ...], name: str, *, last_gain: float) -> None:
-        super().__init__()
-        gains = [math.sqrt(2)] * (len(sizes) - 2) + [last_gain]
-        layers = [
-            layer(inputs, outputs, gain)
-            for (inputs, outputs), gain in zip(pairwise(sizes), gains, strict=True)
-        ]
-        self.layers = nn.ModuleList(layers)
-        self._applied = [(each.weight, each.bias) for each in layers]
-        self._activation = activation(name)
-
-    def forward(self, x: Tensor) -> Tensor:
-        linear, activate = nn.functional.linear, self._activation
-        *hidden, last = self._applied
-        for weight, bias in hidden:
-            x = activate(linear(x, weight, bias))
-        return linear(x, *last)

@@ -19,12 +19,11 @@ from ebrl.stages.policies.actor_critic import (
     Distribution,
     Network,
     Observation,
-    Perceptron,
-    activation,
     layer,
 )
 from ebrl.stages.policies.mlp import vectors_of
 from ebrl.stages.policies.normalise import RunningNormaliser
+from ebrl.stages.policies.perceptron import ACTIVATIONS, Perceptron
 
 if TYPE_CHECKING:
     from ebrl.stages.networks import CNNPolicy
@@ -48,7 +47,7 @@ class ImageEncoder(nn.Module):
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
             channels = outputs
         self.last = layer(channels * height * width, policy.features, math.sqrt(2))
-        self._activation = activation(policy.activation)
+        self._activation = ACTIVATIONS[policy.activation]
 
     def forward(self, image: Tensor) -> Tensor:
         # Channels stay last in memory, which convolutions on the CPU prefer.

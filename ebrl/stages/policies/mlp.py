@@ -11,12 +11,13 @@ from torch import Tensor
 from ebrl.frontend.program import EnvironmentProgram
 from ebrl.stages.policies.actor_critic import (
     ActionHead,
+    Answer,
     Distribution,
     Network,
     Observation,
-    Perceptron,
 )
 from ebrl.stages.policies.normalise import RunningNormaliser
+from ebrl.stages.policies.perceptron import Perceptron
 
 if TYPE_CHECKING:
     from ebrl.stages.networks import MLPPolicy
@@ -74,6 +75,32 @@ class MLPNetwork(Network):
         x = self._input(obs)
         return self.head.distribution(self.actor(x)), self.critic(x).squeeze(-1)
 
+    def answer(self, obs: Observation, action: Tensor) -> Answer | None:
+        """The answer with its way back written out; None where only autograd knows it."""
+        return _Answer(self, self._input(obs), action) if self.actor.reversible else None
+
     def observe(self, obs: Observation) -> None:
         assert self.normaliser is not None
         self.normaliser.update(self.vector(obs))
+
+
+class _Answer:
+    """`Answer` of an `MLPNetwork`, without autograd."""
+
+    @torch.no_grad()
+    def __init__(self, network: MLPNetwork, x: Tensor, action: Tensor) -> None:
+        self._network = network
+        self._action = action
+        self._actor = network.actor.trace(x)
+        self._critic = network.critic.trace(x)
+        self._distribution = network.head.distribution(self._actor[-1])
+        self.log_prob = self._distribution.log_prob(action)
+        self.entropy = self._distribution.entropy()
+        self.value = self._critic[-1].squeeze(-1)
+
+    @torch.no_grad()
+    def backward(self, log_prob: Tensor, value: Tensor, entropy: Tensor | None) -> None:
+        head = self._network.head
+        gradient = head.backward(self._distribution, self._action, log_prob, entropy)
+        self._network.actor.backward(self._actor, gradient)
+        self._network.critic.backward(self._critic, value.unsqueeze(-1))
