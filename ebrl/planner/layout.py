@@ -15,7 +15,11 @@ import numpy as np
 from ebrl.frontend.program import Program
 
 ALIGNMENT = 64
-DISCARD_REASONS = ("stale", "interrupted", "worker-lost")
+DISCARD_REASONS = ("stale", "interrupted", "worker-lost", "environment-failed", "learner-lost")
+PRODUCED, PRODUCED_AT, PRODUCED_HANDED = range(3)  # columns of `produced`: steps made, ns of the
+# first, steps that have left the worker's hands
+CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE = range(5)  # columns of `clock`
+JOURNAL = 24  # words of the head of a change of owner, see ebrl/runtime/books.py
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,15 +102,17 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="trained", dtype="int64", shape=(1,)),  # environment steps trained on
         Field(name="discarded", dtype="int64", shape=(len(DISCARD_REASONS),)),
         Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
-        Field(name="produced", dtype="int64", shape=(workers, 8)),  # steps, ns of the first; padded
-        Field(
-            name="clock", dtype="int64", shape=(workers, 8)
-        ),  # busy ns, firings, items, heartbeat
+        Field(name="produced", dtype="int64", shape=(workers, 8)),  # columns above; a cache line
+        Field(name="clock", dtype="int64", shape=(workers, 8)),  # columns above; a cache line
+        Field(name="journal", dtype="int64", shape=(JOURNAL,)),
+        Field(name="journal/segments", dtype="int64", shape=(segments,)),
+        Field(name="journal/started", dtype="int64", shape=(segments,)),
         Field(name="env/state", dtype="uint8", shape=(environments,)),
         Field(name="env/segment", dtype="int64", shape=(environments,)),
         Field(name="env/cursor", dtype="int64", shape=(environments,)),
         Field(name="env/decisions", dtype="int64", shape=(environments,)),  # ever; keys the noise
         Field(name="env/started", dtype="int64", shape=(environments,)),  # `started` of each
+        Field(name="env/lives", dtype="int64", shape=(environments,)),  # times built; keys the seed
         Field(name="segment/state", dtype="uint8", shape=(segments,)),
         Field(name="segment/environment", dtype="int64", shape=(segments,)),
         Field(name="segment/order", dtype="int64", shape=(segments,)),  # in order of starting

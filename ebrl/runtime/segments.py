@@ -3,7 +3,8 @@
 Invariants: a segment is in one state with one owner, free → filling (a simulate worker) → ready →
 training (the learner) → free. The states in the slab are the only truth: no list and no queue
 beside them, so whatever dies in between, the states still say what is where. Every change of owner
-happens under the slab's lock.
+happens under the slab's lock, wholly or not at all (`books`), together with what it does to the
+ledger: steps leave a worker's hands, are trained on or are thrown away, in the same change.
 
 Admission (AReaL's bound, in segments): with B segments a batch and the policy at version v, at most
 (η + v + 1)·B segments have been started. So what is generated can be trained within η versions;
@@ -18,10 +19,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.planner.layout import DISCARD_REASONS
+from ebrl.planner.layout import DISCARD_REASONS, PRODUCED
+from ebrl.runtime.books import Books, Cells, Change
 from ebrl.runtime.slab import Slab
 
-Reason = Literal["stale", "interrupted", "worker-lost"]
+Reason = Literal["stale", "interrupted", "worker-lost", "environment-failed", "learner-lost"]
 
 
 # Plain numbers: they are compared with arrays on the hot path, where an enum's look-up costs more.
@@ -34,10 +36,12 @@ PARKED = 3  # waits until admission lets it start a segment
 
 
 class Segments:
-    """The pool of segments, seen from any process."""
+    """The pool of segments, seen from any process; `worker` is the row of the one that looks."""
 
-    def __init__(self, slab: Slab, *, per_batch: int, max_staleness: int) -> None:
-        self._slab = slab
+    def __init__(self, slab: Slab, *, per_batch: int, max_staleness: int, worker: int = 0) -> None:
+        self._books = Books(slab)
+        self._handed = Cells.HANDED + worker
+        self._produced = slab["produced"]
         self._state = slab["segment/state"]
         self._environment = slab["segment/environment"]
         self._order = slab["segment/order"]
@@ -45,11 +49,10 @@ class Segments:
         self._ends = (slab["terminated"], slab["truncated"])
         self._version_of = slab["version"]
         self._started = slab["started"]
-        self._orders = slab["order"]
         self._released = slab["released"]
         self._weights_version = slab["weights/version"]
         self._env_started = slab["env/started"]
-        self._discarded = slab["discarded"]
+        self._staleness = slab["staleness"]
         self.per_batch = per_batch
         self.max_staleness = max_staleness
         self.per_environment = per_batch // len(self._env_started) if max_staleness == 0 else None
@@ -58,12 +61,12 @@ class Segments:
 
     def start(self, environment: int) -> int | None:
         """A free segment for this environment, or None while admission says no."""
-        with self._slab.lock():
-            version = int(self._weights_version[0])
+        with self._books as books:
+            version, started = books[Cells.VERSION], books[Cells.STARTED]
             if self.per_environment is not None:
                 if self._env_started[environment] >= self.per_environment * (version + 1):
                     return None
-            elif self._started[0] >= (self.max_staleness + version + 1) * self.per_batch:
+            elif started >= (self.max_staleness + version + 1) * self.per_batch:
                 return None
             free = np.flatnonzero(self._state == FREE)
             if free.size == 0:
@@ -73,19 +76,29 @@ class Segments:
             for flags in self._ends:  # written again only where an episode ends
                 flags[segment] = False
             self._environment[segment] = environment
-            self._order[segment] = self._orders[0]
-            self._orders[0] += 1
-            self._started[0] += 1
-            self._env_started[environment] += 1
-            self._state[segment] = FILLING
+            order = books[Cells.ORDER]
+            self._order[segment] = order
+            changes = ((Cells.STARTED, started + 1), (Cells.ORDER, order + 1))
+            books.enter(FILLING, free[:1], changes, quota=1)
         return segment
 
     def finish(self, segment: int) -> bool:
         """Hand a full segment to the learner; says whether a whole batch is ready now."""
-        with self._slab.lock():
-            self._state[segment] = READY
+        steps = int(self._steps[segment].sum(dtype=np.int64))
+        with self._books as books:
+            change = (self._handed, books[self._handed] + steps)
+            books.enter(READY, np.array([segment]), (change,))
             ready = int(np.count_nonzero(self._state == READY))
         return ready >= self.per_batch
+
+    def abandon(self, environment: int, reason: Reason) -> int:
+        """Throw away what this environment is filling, and count it; returns the steps."""
+        with self._books as books:
+            mine = self.of_environments(environment, environment + 1)
+            steps = self._steps_in(mine)
+            handed = (self._handed, books[self._handed] + steps)
+            self._throw_away(mine, reason, steps, handed)
+        return steps
 
     # -- the learner's side ------------------------------------------------------------------------
 
@@ -95,11 +108,11 @@ class Segments:
         Segments whose oldest step is more than η versions behind are thrown away here: this is the
         moment of training, so time spent in the queue counts.
         """
-        with self._slab.lock():
+        with self._books:
             ready = np.flatnonzero(self._state == READY)
             stale = ready[version - self.oldest_version(ready) > self.max_staleness]
             if stale.size:
-                self._discard(stale, "stale")
+                self._throw_away(stale, "stale", self._steps_in(stale))
                 ready = np.setdiff1d(ready, stale)
             if ready.size < self.per_batch:
                 return None
@@ -111,11 +124,34 @@ class Segments:
             self._state[chosen] = TRAINING
         return chosen
 
+    def commit(
+        self,
+        segments: NDArray[np.int64],
+        *,
+        version: int,
+        trained: int,
+        staleness: tuple[int, int, int],
+    ) -> None:
+        """The update that took them has made `version`, whose weights lie in their buffer: publish
+        it, count `trained` steps and their `staleness` (sum, steps, max), free the segments.
+        """
+        total, count, most = staleness
+        with self._books as books:
+            at = Cells.STALENESS
+            changes: list[Change] = [
+                (Cells.VERSION, version),
+                (Cells.TRAINED, books[Cells.TRAINED] + trained),
+                (at, books[at] + total),
+                (at + 1, books[at + 1] + count),
+                (at + 2, max(books[at + 2], most)),
+                (Cells.RELEASED, books[Cells.RELEASED] + 1),
+            ]
+            books.enter(FREE, segments, changes)
+
     def release(self, segments: NDArray[np.int64]) -> None:
-        """Trained: free again."""
-        with self._slab.lock():
-            self._state[segments] = FREE
-            self._released[0] += 1
+        """Free again, without a word in the ledger."""
+        with self._books as books:
+            books.enter(FREE, segments, ((Cells.RELEASED, books[Cells.RELEASED] + 1),))
 
     @property
     def openings(self) -> int:
@@ -125,9 +161,11 @@ class Segments:
     # -- anybody's ---------------------------------------------------------------------------------
 
     def discard(self, segments: NDArray[np.int64], reason: Reason) -> None:
-        """Throw segments away and count their steps; admission may start others in their place."""
-        with self._slab.lock():
-            self._discard(segments, reason)
+        """Throw away segments that have left their worker's hands, and count their steps;
+        admission may start others in their place.
+        """
+        with self._books:
+            self._throw_away(segments, reason, self._steps_in(segments))
 
     def of_environments(self, first: int, last: int) -> NDArray[np.int64]:
         """Segments being filled by environments in [first, last)."""
@@ -145,10 +183,50 @@ class Segments:
         alive = np.flatnonzero(self._state != FREE)
         return int(self._steps[alive].sum(dtype=np.int64))
 
-    def _discard(self, segments: NDArray[np.int64], reason: Reason) -> None:
-        steps = int(self._steps[segments].sum(dtype=np.int64))
-        self._discarded[DISCARD_REASONS.index(reason)] += steps
-        self._started[0] -= segments.size
-        np.subtract.at(self._env_started, self._environment[segments], 1)
-        self._state[segments] = FREE
-        self._released[0] += 1
+    # -- after a death: the supervisor's side --------------------------------------------------------
+
+    def reclaim(self, worker: int, first: int, last: int, reason: Reason) -> int:
+        """A simulate worker is dead: throw away what it was filling; returns the steps lost.
+
+        Counted is what it said it had produced and never handed over, not what lies in the cells:
+        it may have died between the two.
+        """
+        with self._books as books:
+            cell, produced = Cells.HANDED + worker, int(self._produced[worker, PRODUCED])
+            steps = produced - books[cell]
+            self._throw_away(self.of_environments(first, last), reason, steps, (cell, produced))
+        return steps
+
+    def give_back(self) -> int:
+        """The learner is dead: what it was training on waits for the next; returns the segments."""
+        with self._books:
+            theirs = np.flatnonzero(self._state == TRAINING)
+            self._state[theirs] = READY
+        return int(theirs.size)
+
+    def forget(self, steps: int, version: int) -> None:
+        """Of what was trained on, `steps` are lost with the learner; `version` is what goes on."""
+        with self._books as books:
+            lost = Cells.DISCARDED + DISCARD_REASONS.index("learner-lost")
+            changes = (
+                (Cells.VERSION, version),
+                (Cells.TRAINED, books[Cells.TRAINED] - steps),
+                (lost, books[lost] + steps),
+                (Cells.RELEASED, books[Cells.RELEASED] + 1),
+            )
+            books.enter(FREE, np.empty(0, np.int64), changes)
+
+    def _throw_away(
+        self, segments: NDArray[np.int64], reason: Reason, steps: int, *more: Change
+    ) -> None:
+        books, cell = self._books, Cells.DISCARDED + DISCARD_REASONS.index(reason)
+        changes = (
+            (cell, books[cell] + steps),
+            (Cells.STARTED, books[Cells.STARTED] - segments.size),
+            (Cells.RELEASED, books[Cells.RELEASED] + 1),
+            *more,
+        )
+        books.enter(FREE, segments, changes, quota=-1)
+
+    def _steps_in(self, segments: NDArray[np.int64]) -> int:
+        return int(self._steps[segments].sum(dtype=np.int64))

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -74,15 +72,6 @@ class Slab:
             for name, array in self._arrays.items()
             if name.startswith(prefix)
         }
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Exclusive between processes; the kernel releases it when its holder dies."""
-        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
 
     def close(self) -> None:
         """Drop the views and the descriptor; the memory goes with the last process that has it."""

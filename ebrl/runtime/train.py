@@ -49,8 +49,6 @@ class Train:
         self._steps = slab["steps"]
         self._terminated = slab["terminated"]
         self._truncated = slab["truncated"]
-        self._trained = slab["trained"]
-        self._staleness = slab["staleness"]
 
     def publish(self) -> None:
         """Make the learner's weights the newest, as `self.version`."""
@@ -65,20 +63,20 @@ class Train:
         begin = time.perf_counter()
         steps = self._steps[chosen]
         env_steps = int(steps.sum(dtype=np.int64))
-        mean, most = self._account(chosen, steps)
+        staleness = self._staleness_of(chosen, steps)
         metrics = self._body.update(self._batch(chosen), should_stop)
         if should_stop():  # perhaps cut short: not to be called trained
             self._segments.discard(chosen, "interrupted")
             return None
         self.version += 1
-        self.publish()
-        self._trained[0] += env_steps
-        self._segments.release(chosen)
+        self._body.write_weights(self._weights.begin(self.version))
+        self._segments.commit(chosen, version=self.version, trained=env_steps, staleness=staleness)
+        total, count, most = staleness
         return Update(
             version=self.version,
             env_steps=env_steps,
             seconds=time.perf_counter() - begin,
-            staleness_mean=mean,
+            staleness_mean=total / max(count, 1),
             staleness_max=most,
             metrics=metrics,
         )
@@ -97,13 +95,10 @@ class Train:
             trained_version=self.version,
         )
 
-    def _account(self, chosen: NDArray[np.int64], steps: NDArray[np.uint8]) -> tuple[float, int]:
-        """Mean and maximal staleness of the batch, in versions, weighted by environment steps."""
+    def _staleness_of(
+        self, chosen: NDArray[np.int64], steps: NDArray[np.uint8]
+    ) -> tuple[int, int, int]:
+        """Versions that the batch's steps lie behind: their sum, the number of steps, the most."""
         behind = self.version - self._version_of[chosen]
-        total = int((behind * steps).sum())
         most = int(behind[steps > 0].max(initial=0))
-        count = int(steps.sum(dtype=np.int64))
-        self._staleness[0] += total
-        self._staleness[1] += count
-        self._staleness[2] = max(int(self._staleness[2]), most)
-        return total / max(count, 1), most
+        return int((behind * steps).sum()), int(steps.sum(dtype=np.int64)), most

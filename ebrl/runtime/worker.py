@@ -43,7 +43,10 @@ class Worker:
         self.program = msgspec.json.decode(boot.program, type=Program)
         self.slab = Slab(boot.slab_fd, boot.layout)
         self.segments = Segments(
-            self.slab, per_batch=boot.per_batch, max_staleness=boot.max_staleness
+            self.slab,
+            per_batch=boot.per_batch,
+            max_staleness=boot.max_staleness,
+            worker=boot.worker,
         )
         self.bell = Bell(boot.bells[boot.name])
         self._bells = {name: Bell(fd) for name, fd in boot.bells.items() if name != boot.name}

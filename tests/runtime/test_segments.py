@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebrl.runtime.ledger import read as read_ledger
-from ebrl.runtime.segments import TRAINING
+from ebrl.runtime.segments import FILLING, FREE, TRAINING
 from tests.runtime.support import pool, program
 
 PER_BATCH = 4  # 16 steps in segments of 4
@@ -104,7 +104,7 @@ def test_with_no_staleness_each_environment_starts_its_share_of_every_batch() ->
 @settings(max_examples=60, deadline=None)
 @given(
     eta=st.integers(1, 3),
-    acts=st.lists(st.sampled_from(["start", "finish", "take", "lose"]), max_size=120),
+    acts=st.lists(st.sampled_from(["start", "finish", "take", "lose", "die"]), max_size=120),
 )
 def test_whatever_happens_every_step_is_accounted_for_and_no_segment_has_two_owners(
     eta: int, acts: list[str]
@@ -124,16 +124,23 @@ def test_whatever_happens_every_step_is_accounted_for_and_no_segment_has_two_own
             elif act == "finish" and filling:
                 segments.finish(filling.pop(0))
             elif act == "lose" and filling:
-                segments.discard(np.array([filling.pop()]), "worker-lost")
+                environment = int(slab["segment/environment"][filling[-1]])
+                segments.abandon(environment, "environment-failed")
+                filling = [each for each in filling if slab["segment/state"][each] == FILLING]
+            elif act == "die":
+                segments.reclaim(0, 0, 8, "worker-lost")
+                filling.clear()
             elif act == "take":
                 chosen = segments.take(version)
                 if chosen is not None:
                     assert (slab["segment/state"][chosen] == TRAINING).all()
                     assert (version - segments.oldest_version(chosen) <= eta).all()
-                    slab["trained"][0] += int(slab["steps"][chosen].sum())
                     version += 1
-                    publish(slab, version)
-                    segments.release(chosen)
+                    trained = int(slab["steps"][chosen].sum())
+                    segments.commit(chosen, version=version, trained=trained, staleness=(0, 1, 0))
+            alive = int(np.count_nonzero(slab["segment/state"] != FREE))
+            assert slab["started"][0] == version * PER_BATCH + alive
+            assert slab["env/started"].sum() == slab["started"][0]
             assert slab["started"][0] <= (eta + version + 1) * PER_BATCH
             assert read_ledger(slab, segments).balance == 0
     finally:

@@ -12,6 +12,7 @@ import pytest
 
 from ebrl.errors import RunError
 from ebrl.planner.layout import Field, Layout
+from ebrl.runtime.books import Books
 from ebrl.runtime.slab import Slab
 from tests.runtime.support import pool, program
 
@@ -58,7 +59,7 @@ def test_the_lock_of_a_worker_that_was_killed_inside_it_is_free_again() -> None:
         [sys.executable, "-c", textwrap.dedent(script)], pass_fds=(slab.fd,), check=False
     )
     assert done.returncode == -9
-    with slab.lock():
+    with Books(slab):
         pass
     slab.close()
 
