@@ -36,11 +36,25 @@ def launch(
     from ebrl.planner import launch as scripts
     from ebrl.planner.plan import read
 
-    written = scripts.write(
-        read(plan), target, output, options=scripts.Options(image=image, time=time)
-    )
+    made = read(plan)
+    written = scripts.write(made, target, output, options=scripts.Options(image=image, time=time))
+    if scripts.needs_ray(made, target) and not _has_engines():
+        typer.echo(
+            "note: these scripts need an engine on Ray, and `ebrl execute` of this release runs "
+            "plans on one machine only; where it has none they end with these words",
+            err=True,
+        )
     if as_json:
         print(json.dumps({"ok": True, "target": target, "files": [str(each) for each in written]}))
     else:
         for each in written:
             print(each)
+
+
+def _has_engines() -> bool:
+    """Can `ebrl execute` be told an engine?"""
+    import inspect
+
+    from ebrl.cli.execute import execute
+
+    return "engine" in inspect.signature(execute).parameters

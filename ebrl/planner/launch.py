@@ -26,6 +26,11 @@ SHM_SLACK_BYTES = (
 )  # assumed: what torch and the renderers put into /dev/shm beside ours
 HEAD_CORES = 2  # of the pod that only coordinates
 HEAD_RAM_GIB = 8
+ENTRY = (  # of a RayJob
+    "[[ $(ebrl execute --help) == *--engine* ]] || "
+    "{{ echo this image has an ebrl without an engine on Ray >&2; exit 1; }}; "
+    "exec ebrl execute /plan/plan.json --engine ray --logdir /plan/runs/{name}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +83,16 @@ def render(plan: Plan, target: Target, *, options: Options | None = None) -> dic
         shm_mib=math.ceil((plan.buffers.slab_bytes + SHM_SLACK_BYTES) / 1024**2),
         head_cores=HEAD_CORES,
         head_ram_gib=HEAD_RAM_GIB,
+        entry=ENTRY.format(name=_label(plan.program.name)),
     )
     return {name: text}
+
+
+def needs_ray(plan: Plan, target: Target) -> bool:
+    """Does what is rendered start Ray, whose engine has to be there to run the plan?"""
+    return target == "kubernetes" or (
+        target == "slurm" and sum(group.nodes for group in groups(plan)) > 1
+    )
 
 
 def groups(plan: Plan) -> tuple[Group, ...]:

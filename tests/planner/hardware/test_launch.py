@@ -202,6 +202,7 @@ def test_a_job_of_many_nodes_starts_ray_everywhere_and_the_plan_once(tmp_path: P
     stand_in(tmp_path, "scontrol", 'printf "%s\\n" ${3//,/ }')
     stand_in(tmp_path, "ray", "exit 0")
     stand_in(tmp_path, "df", "echo Avail; echo 999999")
+    stand_in(tmp_path, "ebrl", "echo --engine local or ray")
     done = run(
         tmp_path,
         "bash",
@@ -220,6 +221,31 @@ def test_a_job_of_many_nodes_starts_ray_everywhere_and_the_plan_once(tmp_path: P
     assert all("--address=a:20007" in call for call in others)
     assert ["--nodes=1" in call for call in others] == [True, True]
     assert "execute plan.json --engine ray" in executed
+
+
+def test_a_job_of_many_nodes_ends_before_it_starts_where_no_engine_can_run_it(
+    tmp_path: Path,
+) -> None:
+    launch.write(plans.many_nodes(), "slurm", tmp_path)
+    stand_in(tmp_path, "srun", 'echo "$@" >> "$LOG"')
+    stand_in(tmp_path, "df", "echo Avail; echo 999999")
+    stand_in(tmp_path, "ebrl", "echo --steps --seconds")
+    done = run(tmp_path, "bash", "job.sbatch", SLURM_JOB_ID="7")
+    assert done.returncode == 1
+    assert "executes plans of one node; this plan has 3" in done.stderr
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("says", "code"), [("--engine", 0), ("--steps", 1)])
+def test_a_ray_job_asks_for_the_engine_before_it_uses_it(
+    tmp_path: Path, says: str, code: int
+) -> None:
+    stand_in(tmp_path, "ebrl", f'echo "$@" >> "$LOG"; echo {says}')
+    done = run(tmp_path, "sh", "-c", ray_job(plans.many_nodes()).spec.entrypoint)
+    assert done.returncode == code
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert calls[0] == "execute --help"
+    assert len(calls) == 1 + (code == 0)
 
 
 def test_a_full_dev_shm_is_said_before_anything_starts(tmp_path: Path) -> None:
