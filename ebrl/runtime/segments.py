@@ -102,19 +102,26 @@ class Segments:
 
     # -- the learner's side ------------------------------------------------------------------------
 
-    def take(self, version: int) -> NDArray[np.int64] | None:
+    def take(self, version: int, headroom: int | None = None) -> NDArray[np.int64] | None:
         """A batch to train from `version`, oldest first, or None while there are too few.
 
         Segments whose oldest step is more than η versions behind are thrown away here: this is the
         moment of training, so time spent in the queue counts.
+
+        `headroom`: segments that will be started while this batch is trained on. As long as
+        admission leaves more than that, nobody loses by waiting for the last segments that this
+        update would make stale. None: never wait.
         """
-        with self._books:
+        with self._books as books:
             ready = np.flatnonzero(self._state == READY)
             stale = ready[version - self.oldest_version(ready) > self.max_staleness]
             if stale.size:
                 self._throw_away(stale, "stale", self._steps_in(stale))
                 ready = np.setdiff1d(ready, stale)
             if ready.size < self.per_batch:
+                return None
+            room = (self.max_staleness + version + 1) * self.per_batch - books[Cells.STARTED]
+            if headroom is not None and room > headroom and self._ageing(version):
                 return None
             order = self._order[ready]
             if self.per_environment is not None:  # the same batch, row by row, in every run
@@ -123,6 +130,12 @@ class Segments:
                 chosen = ready[np.argsort(order)][: self.per_batch]
             self._state[chosen] = TRAINING
         return chosen
+
+    def _ageing(self, version: int) -> bool:
+        """Is anything being filled that would be too old for the version after this one?"""
+        filling = np.flatnonzero(self._state == FILLING)
+        begun = filling[self._steps[filling].any(axis=1)]
+        return bool(np.any(version - self.oldest_version(begun) >= self.max_staleness))
 
     def commit(
         self,
@@ -183,7 +196,7 @@ class Segments:
         alive = np.flatnonzero(self._state != FREE)
         return int(self._steps[alive].sum(dtype=np.int64))
 
-    # -- after a death: the supervisor's side --------------------------------------------------------
+    # -- after a death: the supervisor's side ----------------------------------------------------
 
     def reclaim(self, worker: int, first: int, last: int, reason: Reason) -> int:
         """A simulate worker is dead: throw away what it was filling; returns the steps lost.

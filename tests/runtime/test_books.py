@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -122,14 +123,13 @@ def test_death_at_any_line_of_a_change_leaves_books_that_agree(prepare) -> None:
 
 
 def test_a_change_that_was_marked_is_carried_out_by_whoever_locks_next() -> None:
-    slab, segments = pool(program(max_staleness=ETA), environments=4)
     seen = []
     for line in range(1, 80):
-        with pool(program(max_staleness=ETA), environments=4)[0] as slab:
-            segments = Segments(slab, per_batch=PER_BATCH, max_staleness=ETA)
+        slab, segments = pool(program(max_staleness=ETA), environments=4)
+        with slab:
             segment = segments.start(1)
             step(slab, segment)
-            if not dies_at_line(lambda: segments.finish(segment), line):
+            if not dies_at_line(partial(segments.finish, segment), line):
                 break
             marked = bool(slab["journal"][0])
             segments.start(2)  # somebody else, of another process
