@@ -25,6 +25,7 @@ from ebrl.errors import Diagnostic, EbrlError
 # In the order in which a newcomer meets them.
 COMMANDS = (
     "check",
+    "profile",
     "plan",
     "explain",
     "diff",
