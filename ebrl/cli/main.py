@@ -30,6 +30,7 @@ COMMANDS = (
     "explain",
     "diff",
     "whatif",
+    "simulate",
     "execute",
     "report",
     "clusters",
