@@ -18,12 +18,14 @@ _SPELLINGS = {"sm": "sms", "core": "cores", "envs": "environments", "replica": "
 
 class CompileOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`max_staleness` None: as the graph says. `at_least` (environment steps a second) goes with
-    the objectives cost and devices. `resolution` is the relative gap to stop at.
+    the objectives cost and devices. `resolution` is the relative gap to stop at. `groups` of
+    environments that take turns; None: two asynchronously, else one.
     """
 
     pins: tuple[Pin, ...] = ()
     interference: tuple[Interference, ...] = ()
     max_staleness: int | None = None
+    groups: int | None = None
     objective: Objective = "throughput"
     at_least: float | None = None
     time_limit_s: float = 60.0

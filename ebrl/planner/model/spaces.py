@@ -119,7 +119,7 @@ def environment_ranges(
         if (pin := pinned(options.pins, stage.name, "environments")) is not None:
             low = high = int(pin)
     if eta > 0 or program.training is None or environment is None:
-        return [(low, high, 2 if high > 1 else 1)]
+        return [(low, high, options.groups or (2 if high > 1 else 1))]
     segments = segments_per_batch(program)
     divisors = [n for n in range(low, min(high, segments) + 1) if segments % n == 0]
     if not divisors:
@@ -132,4 +132,4 @@ def environment_ranges(
             where=program.path,
             hint=f"use one of {', '.join(map(str, near[-8:]))} environments, or max_staleness=1",
         )
-    return [(n, n, 1) for n in reversed(divisors[-COUNTS:])]
+    return [(n, n, min(n, options.groups or 1)) for n in reversed(divisors[-COUNTS:])]
