@@ -8,6 +8,7 @@ they were trained on become free, so admission opens for the new version only.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.weights import Weights
 from ebrl.stages.protocols import Batch, LearnerBody
+
+
+MARGIN = 1.25  # updates do not all take the same time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ class Train:
         self._steps = slab["steps"]
         self._terminated = slab["terminated"]
         self._truncated = slab["truncated"]
+        self._began: float | None = None  # when the last update did
+        self._headroom: int | None = None
 
     def publish(self) -> None:
         """Make the learner's weights the newest, as `self.version`."""
@@ -57,7 +63,7 @@ class Train:
 
     def update(self, should_stop: Callable[[], bool]) -> Update | None:
         """Train on one batch if there is one."""
-        chosen = self._segments.take(self.version)
+        chosen = self._segments.take(self.version, self._headroom)
         if chosen is None:
             return None
         begin = time.perf_counter()
@@ -72,14 +78,23 @@ class Train:
         self._body.write_weights(self._weights.begin(self.version))
         self._segments.commit(chosen, version=self.version, trained=env_steps, staleness=staleness)
         total, count, most = staleness
+        seconds = time.perf_counter() - begin
+        self._plan_headroom(begin, seconds)
         return Update(
             version=self.version,
             env_steps=env_steps,
-            seconds=time.perf_counter() - begin,
+            seconds=seconds,
             staleness_mean=total / max(count, 1),
             staleness_max=most,
             metrics=metrics,
         )
+
+    def _plan_headroom(self, begin: float, seconds: float) -> None:
+        """How many segments are started during an update, from how busy the last one kept us."""
+        if self._began is not None and self._segments.per_environment is None:
+            busy = min(1.0, MARGIN * seconds / (begin - self._began))
+            self._headroom = math.ceil(busy * self._segments.per_batch)
+        self._began = begin
 
     def _batch(self, chosen: NDArray[np.int64]) -> Batch:
         return Batch(
