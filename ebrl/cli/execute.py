@@ -25,7 +25,10 @@ def execute(
     seconds: Annotated[
         float | None, typer.Option(min=0.0, help="End this long after the first step.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of everything random (default: 0, or that of --resume)."),
+    ] = None,
     logdir: Annotated[
         Path | None, typer.Option(help="Run directory (default: runs/<graph>-<time>).")
     ] = None,
@@ -35,6 +38,28 @@ def execute(
     checkpoint_every: Annotated[
         float, typer.Option(min=1.0, help="Seconds between checkpoints.")
     ] = 60.0,
+    checkpoint_updates: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="In a synchronous run: updates between checkpoints it can repeat exactly."
+        ),
+    ] = None,
+    patience: Annotated[
+        int,
+        typer.Option(min=1, help="Faults in a row of one environment or worker until it ends."),
+    ] = 5,
+    hang_after: Annotated[
+        float | None,
+        typer.Option(min=0.5, help="Seconds without a sign of life until a worker is replaced."),
+    ] = None,
+    worker_memory: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="GB of its own at which a worker is replaced."),
+    ] = None,
+    recycle: Annotated[
+        int | None,
+        typer.Option(min=1, help="Build an environment anew after so many episodes (if it leaks)."),
+    ] = None,
     allow_changed_graph: Annotated[
         bool, typer.Option(help="Run although the graph file changed since it was planned.")
     ] = False,
@@ -72,6 +97,11 @@ def execute(
             seed=seed,
             resume=None if resume is None else str(resume.resolve()),
             checkpoint_every_s=checkpoint_every,
+            checkpoint_every_updates=checkpoint_updates,
+            patience=patience,
+            hang_after_s=hang_after,
+            worker_memory_bytes=None if worker_memory is None else int(worker_memory * 1e9),
+            recycle_every=recycle,
         ),
     )
     with LiveTable() as table:

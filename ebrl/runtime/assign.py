@@ -6,6 +6,7 @@ Invariant: every environment of the plan has exactly one simulate and one genera
 from __future__ import annotations
 
 import math
+import os
 
 import msgspec
 
@@ -41,7 +42,11 @@ def boots(
     total_steps: int | None,
     run_dir: str,
     checkpoint_every_s: float,
+    checkpoint_every_updates: int | None,
     resume: str | None,
+    trained_before: int,
+    memory_fds: tuple[int, int],
+    recycle_every: int | None,
 ) -> tuple[Boot, ...]:
     """One `Boot` a worker: learner first (it takes longest to be useful), simulators last."""
     simulate, generate, train = (plan.of_kind(role)[0] for role in ROLES)
@@ -86,8 +91,14 @@ def boots(
                     max_staleness=plan.max_staleness,
                     total_steps=total_steps,
                     run_dir=run_dir,
+                    run_pid=os.getpid(),
                     checkpoint_every_s=checkpoint_every_s,
+                    checkpoint_every_updates=checkpoint_every_updates,
                     resume=resume,
+                    trained_before=trained_before,
+                    memory_fds=memory_fds,
+                    plan_sha256=plan.digest(),
+                    recycle_every=recycle_every,
                 )
             )
     return tuple(found)

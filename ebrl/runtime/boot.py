@@ -47,8 +47,15 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: int
     total_steps: int | None
     run_dir: str
+    run_pid: int  # who dies with it
     checkpoint_every_s: float
+    checkpoint_every_updates: int | None  # of the synchronous mode; there, episodes begin anew
     resume: str | None
+    trained_before: int  # environment steps, by the runs that this one continues
+    memory_fds: tuple[int, int]  # where the learner keeps its newest state, see memory.py
+    plan_sha256: str
+    recycle_every: int | None = None  # episodes after which an environment is built anew
+    life: int = 0  # times that this worker has been started before
 
     @property
     def name(self) -> str:

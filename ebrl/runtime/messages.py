@@ -13,6 +13,12 @@ import msgspec
 from ebrl.errors import Diagnostic
 
 
+class Born(msgspec.Struct, frozen=True, tag="born"):
+    """The process is there."""
+
+    pid: int
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Built and about to work."""
 
@@ -42,14 +48,30 @@ class Saved(msgspec.Struct, frozen=True, tag="saved"):
     weights_sha256: str
 
 
+class EnvironmentFailed(msgspec.Struct, frozen=True, kw_only=True, tag="environment failed"):
+    """One environment raised, or gave what must not pass; it is built anew, the others go on."""
+
+    environment: int
+    message: str
+    where: str
+    steps: int  # thrown away with it
+
+
+class Warned(msgspec.Struct, frozen=True, tag="warned"):
+    """Something is wrong that the run can bear."""
+
+    message: str
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """The worker cannot go on."""
+    """The worker cannot go on. `final`: the user's mistake, which starting again does not mend."""
 
     diagnostics: tuple[Diagnostic, ...]
     traceback: str
+    final: bool
 
 
-Message = Ready | Episodes | Updated | Saved | Failed
+Message = Born | Ready | Episodes | Updated | Saved | EnvironmentFailed | Warned | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Message)
@@ -68,6 +90,7 @@ class Inbox:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.closed = False
         self._buffer = bytearray()
         os.set_blocking(fd, False)
 
@@ -93,4 +116,6 @@ class Inbox:
         return found, alive
 
     def close(self) -> None:
-        os.close(self.fd)
+        if not self.closed:
+            self.closed = True
+            os.close(self.fd)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import resource
+from pathlib import Path
+
+import psutil
 
 from ebrl.errors import Diagnostic, RunError
 from ebrl.planner.plan import Plan
@@ -16,6 +19,7 @@ WAYS_ON = (
     "plan again for this machine with: ebrl plan GRAPH --cluster local, or take the plan to the "
     "hardware that it names"
 )
+GROUP = Path("/sys/fs/cgroup")
 SPARE_FILES = 64
 THREE_STAGES = ("simulate", "generate", "train")
 
@@ -114,6 +118,41 @@ def _files(plan: Plan) -> list[Diagnostic]:
             hint=f"raise it with: ulimit -Hn {needed}",
         )
     ]
+
+
+def memory_free() -> float:
+    """Part of the memory that this process may use, the machine's or its control group's."""
+    machine = psutil.virtual_memory()
+    free = float(machine.available / machine.total)
+    limit, used = _group("memory.max"), _group("memory.current")
+    if limit and used is not None and limit < machine.total:
+        reclaimable = _group_stat("inactive_file")
+        free = min(free, (limit - used + reclaimable) / limit)
+    return free
+
+
+def memory_available() -> int:
+    """Bytes that this process may still use."""
+    machine = psutil.virtual_memory()
+    limit = _group("memory.max") or machine.total
+    return int(min(machine.available, memory_free() * min(limit, machine.total)))
+
+
+def _group(name: str) -> int | None:
+    """A figure of the control group (version 2) that this process is in; None: no limit."""
+    try:
+        text = (GROUP / name).read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _group_stat(name: str) -> int:
+    try:
+        lines = (GROUP / "memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
 
 
 def _absent(message: str) -> Diagnostic:

@@ -7,25 +7,23 @@ what it holds when it ends is accounted for by the states in the slab.
 from __future__ import annotations
 
 import gc
-import hashlib
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ebrl.runtime import checkpoint
-from ebrl.runtime.messages import Episodes, Ready, Saved, Updated
+from ebrl.runtime.messages import EnvironmentFailed, Episodes, Ready
 from ebrl.runtime.threads import set_threads, single_thread
 from ebrl.runtime.weights import Weights
 
 if TYPE_CHECKING:
-    from ebrl.runtime.train import Train
+    from ebrl.runtime.simulate import Simulate
     from ebrl.runtime.worker import Worker
 
 TELL_EVERY_S = 0.2
 IDLE_S = 0.5
+DRAIN_S = 10.0
 
 
 def simulate(worker: Worker) -> None:
@@ -54,6 +52,9 @@ def simulate(worker: Worker) -> None:
         seed=boot.seed,
         ring_generate=ring_generate,
         ring_learner=learner.ring,
+        beat=worker.beat,
+        anew_every=boot.checkpoint_every_updates,
+        recycle_every=boot.recycle_every,
     )
     stage = worker.stage(boot.stage)
     single_thread()
@@ -62,7 +63,7 @@ def simulate(worker: Worker) -> None:
         for _ in range(boot.last - boot.first):
             if worker.stopping():
                 return
-            body.add(stage.environment())
+            body.add(stage.environment(), stage.environment)
             body.sweep()
             worker.beat()
         worker.tell(Ready())
@@ -76,12 +77,12 @@ def simulate(worker: Worker) -> None:
                 worker.bell.wait(IDLE_S)
             worker.beat()
             now = time.monotonic()
-            if body.episodes and now - told > TELL_EVERY_S:
+            if body.failures or (body.episodes and now - told > TELL_EVERY_S):
                 told = now
-                worker.tell(_episodes(body.episodes))
+                _tell(worker, body)
+        _drain(worker, body)
     finally:
-        if body.episodes:
-            worker.tell(_episodes(body.episodes))
+        _tell(worker, body)
         body.close()
 
 
@@ -127,73 +128,30 @@ def generate(worker: Worker) -> None:
 
 def train(worker: Worker) -> None:
     """Publish the first weights, then update whenever a batch is there; save at the end."""
-    from ebrl.runtime.train import Train
+    from ebrl.runtime.learning import Learning
 
-    boot = worker.boot
-    set_threads(boot.threads)
-    environment, training = worker.program.environment, worker.program.training
-    assert environment is not None
-    assert training is not None
-    total = boot.total_steps
-    body = worker.stage(boot.stage).build(
-        worker.stage(boot.policy_stage),
-        environment,
-        training,
-        seed=boot.seed,
-        device=boot.device,
-        total_updates=None if total is None else max(1, -(-total // training.batch)),
-    )
-    version, trained = 0, 0
-    if boot.resume is not None:
-        tensors, state = checkpoint.load(Path(boot.resume))
-        body.load_state(tensors, state.learner)
-        version, trained = state.version, state.trained
-    learner = Train(worker.slab, worker.segments, body, version=version)
+    worker.beat()
+    learning = Learning(worker)
     simulators = worker.bells_of("simulate")
-
-    def save() -> None:
-        folder, state = _save(worker, learner, body, trained)
-        worker.tell(Saved(str(folder), state.weights_sha256))
-
     try:
-        learner.publish()
         for bell in (*worker.bells_of("generate"), *simulators):
             bell.ring()
         worker.tell(Ready())
         _settle()
-        saved = time.monotonic()
         openings = -2
         while not worker.stopping():
-            begin = time.perf_counter_ns()
-            update = learner.update(worker.stopping)
+            updated = learning.update()
             worker.beat()
             if worker.segments.openings != openings:
                 openings = worker.segments.openings
                 for bell in simulators:
                     bell.ring()
-            if update is None:
+            if not updated:
                 worker.bell.wait(IDLE_S)
-                continue
-            worker.count(time.perf_counter_ns() - begin, update.env_steps)
-            trained += update.env_steps
-            worker.tell(
-                Updated(
-                    version=update.version,
-                    trained=trained,
-                    env_steps=update.env_steps,
-                    seconds=update.seconds,
-                    staleness_mean=update.staleness_mean,
-                    staleness_max=update.staleness_max,
-                    metrics=update.metrics,
-                )
-            )
-            if total is not None and trained >= total:
+            elif learning.done:
                 worker.stop_all()
-            elif time.monotonic() - saved > boot.checkpoint_every_s:
-                save()
-                saved = time.monotonic()
     finally:
-        save()
+        learning.save()
 
 
 ROLES: dict[str, Callable[[Worker], None]] = {
@@ -203,27 +161,34 @@ ROLES: dict[str, Callable[[Worker], None]] = {
 }
 
 
-def _save(worker: Worker, learner: Train, body: Any, trained: int) -> tuple[Path, Any]:
-    tensors, data = body.state()
-    flat = np.empty(worker.slab["weights"].shape[1], np.float32)
-    body.write_weights(flat)
-    state = checkpoint.State(
-        version=learner.version,
-        trained=trained,
-        graph=worker.program.name,
-        program_sha256=worker.program.sha256,
-        tensors_sha256="",
-        weights_sha256=hashlib.sha256(flat.tobytes()).hexdigest(),
-        seed=worker.boot.seed,
-        learner=data,
-    )
-    return checkpoint.save(Path(worker.boot.run_dir) / "checkpoint", tensors, state)
+def _tell(worker: Worker, body: Simulate) -> None:
+    """Episodes that have ended, and environments that have failed."""
+    if body.episodes:
+        rows = [
+            (each.environment, each.reward, each.length, each.success) for each in body.episodes
+        ]
+        body.episodes.clear()
+        worker.tell(Episodes(rows))
+    for each in body.failures:
+        worker.tell(
+            EnvironmentFailed(
+                environment=each.environment,
+                message=each.message,
+                where=each.where,
+                steps=each.steps,
+            )
+        )
+    body.failures.clear()
 
 
-def _episodes(episodes: list[Any]) -> Episodes:
-    rows = [(each.environment, each.reward, each.length, each.success) for each in episodes]
-    episodes.clear()
-    return Episodes(rows)
+def _drain(worker: Worker, body: Simulate) -> None:
+    """Retired while the run goes on: what is being filled is filled, within a time."""
+    body.draining = True
+    deadline = time.monotonic() + DRAIN_S
+    while not worker.run_stopping() and not body.idle and time.monotonic() < deadline:
+        if not body.sweep():
+            worker.bell.wait(0.05)
+        worker.beat()
 
 
 def _settle() -> None:

@@ -1,14 +1,18 @@
 """A run: the plan's workers started, watched, stopped, and accounted for.
 
-Invariants: whatever ends the run (its work done, a signal, a worker's death, an error of our own)
-goes through one `finally`: workers are asked, then killed; descendants are reaped; the ledger is
-read when nobody writes to it any more. The run itself imports neither torch nor a simulator.
+Invariants: whatever ends the run (its work done, a signal, a fault that comes back again and again,
+an error of our own) goes through one `finally`: workers are asked, then killed; descendants are
+reaped; the ledger is read when nobody writes to it any more. What becomes of workers in between is
+`supervise`'s. The run itself imports neither torch nor a simulator.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,25 +22,38 @@ from typing import Any
 import msgspec
 
 from ebrl.errors import Diagnostic, RunError
-from ebrl.planner.layout import segments_per_batch
+from ebrl.planner.layout import PRODUCED_AT, segments_per_batch
 from ebrl.planner.plan import Plan, encode
-from ebrl.runtime import assign, preflight, processes
+from ebrl.runtime import assign, checkpoint, memory, preflight, processes, resume
 from ebrl.runtime.bell import Bell
+from ebrl.runtime.boot import Boot
+from ebrl.runtime.events import Events
 from ebrl.runtime.ledger import read as read_ledger
-from ebrl.runtime.messages import Episodes, Failed, Ready, Saved, Updated
+from ebrl.runtime.messages import (
+    Born,
+    EnvironmentFailed,
+    Episodes,
+    Failed,
+    Ready,
+    Saved,
+    Updated,
+    Warned,
+)
+from ebrl.runtime.nursery import Nursery
 from ebrl.runtime.processes import Child
-from ebrl.runtime.progress import Progress
+from ebrl.runtime.progress import Progress, score
 from ebrl.runtime.record import Recorder, memory_bytes
-from ebrl.runtime.rundir import PLAN, SUMMARY, RunDirectory
+from ebrl.runtime.rundir import CHECKPOINT, PLAN, SUMMARY, RunDirectory
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.summary import Summary, summarise
+from ebrl.runtime.supervise import Supervisor
 
-TICK_S = 0.5
+TICK_S, SOON_S = 0.2, 0.01  # between looks at the workers; while one is being replaced
+SHOW_S = 0.5
 MEMORY_EVERY_S = 5.0
 STOP_WITHIN_S = 3.5  # of the five that a signal is promised
 WORKERS_WITHIN_S = 1.5  # simulators and policies hold nothing worth waiting for
-START_WITHIN_S = 300.0
 STOP_DONE, STOP_ASKED, STOP_FAILED = 1, 2, 3
 
 
@@ -45,11 +62,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: int | None = None  # environment steps to train on, then end
     seconds: float | None = None  # or this long after the first environment step
-    seed: int = 0
+    seed: int | None = None  # None: that of the run that is continued, or 0
     resume: str | None = None
     checkpoint_every_s: float = 60.0
+    checkpoint_every_updates: int | None = None  # of a synchronous run; None: ANEW_EVERY
+    patience: int = 5  # faults of one environment or worker in a row, then the run ends
+    hang_after_s: float | None = None  # without a sign of life; None: by role
+    worker_memory_bytes: int | None = None  # of its own; None: what the machine has
+    recycle_every: int | None = None  # episodes after which an environment is built anew
 
 
+ANEW_EVERY = 100  # updates
+FEW = 20  # episodes, before a mean of them is called the best
 Watch = Callable[["Run"], None]
 
 
@@ -72,14 +96,24 @@ class Run:
         self.directory = directory
         self.progress = Progress()
         self._recorder = Recorder(directory.path)
+        self.events = Events(directory.path)
         self._graph = graph
         self._graph_sha256 = graph_sha256
         self._layout = assign.layout_of(plan, weights_bytes)
-        self._children: list[Child] = []
+        self._resumed = (
+            resume.find(Path(options.resume), plan, any_graph=graph_sha256 is None)
+            if options.resume
+            else None
+        )
+        recorded = 0 if self._resumed is None else self._resumed[1].seed
+        self.seed = recorded if options.seed is None else options.seed
+        every = options.checkpoint_every_updates or ANEW_EVERY
+        self._anew_every = every if plan.max_staleness == 0 else None
         self._failures: list[Diagnostic] = []
         self._signal: int | None = None
         self._ended = "done"
         self._saved: Saved | None = None
+        self._best: float | None = None
         self.memory = 0
         (directory.path / PLAN).write_bytes(encode(plan))
 
@@ -88,6 +122,8 @@ class Run:
     def execute(self, watch: Watch) -> Summary:
         """Start, go on until the end, stop, account. Raises RunError when a worker failed."""
         processes.become_reaper()
+        if self._resumed is not None:
+            self.events.add("resumed", checkpoint=str(self._resumed[0]))
         handlers = {
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -95,6 +131,9 @@ class Run:
         self.slab = Slab.create(self._layout)
         self.slab["weights/version"][0] = -1
         self.slab["weights/writing"][0] = -1
+        if self._resumed is not None:
+            resume.restore(self.slab, self.plan, self._resumed[1])
+        self._memory = memory.create()
         self._bells = {name: Bell() for name in assign.worker_names(self.plan)}
         self._selector = selectors.DefaultSelector()
         self.segments = Segments(
@@ -102,6 +141,15 @@ class Run:
             per_batch=segments_per_batch(self.plan.program),
             max_staleness=self.plan.max_staleness,
         )
+        self.supervisor = Supervisor(
+            host=self,
+            events=self.events,
+            patience=self.options.patience,
+            hang_after_s=self.options.hang_after_s,
+            worker_memory_bytes=self.options.worker_memory_bytes,
+            available=preflight.memory_free,
+        )
+        self._nursery: Nursery | None = None
         try:
             self._start()
             self._watch(watch)
@@ -113,9 +161,7 @@ class Run:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         watch(self)
-        (self.directory.path / SUMMARY).write_bytes(
-            msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
-        )
+        self._write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
         if self._failures:
             raise RunError.of(self._failures)
         assert ledger.balance == 0, f"the ledger does not balance: {ledger}"
@@ -123,38 +169,48 @@ class Run:
 
     def _start(self) -> None:
         bells = {name: bell.fd for name, bell in self._bells.items()}
-        for boot in assign.boots(
+        boots = assign.boots(
             self.plan,
             self._layout,
             graph=str(self._graph),
             graph_sha256=self._graph_sha256,
             slab_fd=self.slab.fd,
             bells=bells,
-            seed=self.options.seed,
+            seed=self.seed,
             total_steps=self.options.steps,
             run_dir=str(self.directory.path),
             checkpoint_every_s=self.options.checkpoint_every_s,
-            resume=self.options.resume,
-        ):
+            checkpoint_every_updates=self._anew_every,
+            resume=None if self._resumed is None else str(self._resumed[0]),
+            trained_before=0 if self._resumed is None else self._resumed[1].trained,
+            memory_fds=self._memory,
+            recycle_every=self.options.recycle_every,
+        )
+        self._nurse()
+        for boot in sorted(boots, key=lambda boot: boot.role != "simulate"):  # they need least
             if self._signal is not None:
                 return
-            child = processes.spawn(boot, self.directory.log(boot.name))
-            self._children.append(child)
-            self._selector.register(child.inbox.fd, selectors.EVENT_READ, child)
+            self.supervisor.post(boot)
+
+    def _nurse(self) -> None:
+        """A process that workers are forked from."""
+        shared = (self.slab.fd, *self._memory, *(bell.fd for bell in self._bells.values()))
+        self._nursery = Nursery(shared, self.directory.log("nursery"))
 
     def _watch(self, watch: Watch) -> None:
-        """Read messages until the work is done, somebody died, or we are asked to stop."""
+        """Read messages until the work is done, nothing helps, or we are asked to stop."""
         sampled = shown = 0.0
         while True:
-            self._read(TICK_S)
+            self._read(SOON_S if self.supervisor.unsettled else TICK_S)
             now = time.monotonic()
-            self._look_at_start(now)
+            self._note_first_step()
             if self._failures or self._signal is not None or self._over(now):
                 return
+            self.supervisor.tick()
             if now - sampled > MEMORY_EVERY_S:
                 sampled = now
                 self.memory = max(self.memory, memory_bytes())
-            if now - shown > TICK_S:
+            if now - shown > SHOW_S:
                 shown = now
                 watch(self)
 
@@ -167,22 +223,11 @@ class Run:
             return True
         return False
 
-    def _look_at_start(self, now: float) -> None:
+    def _note_first_step(self) -> None:
         if self.progress.first_step_at is None:
-            firsts = self.slab["produced"][:, 1]
+            firsts = self.slab["produced"][:, PRODUCED_AT]
             if firsts.any():
                 self.progress.first_step_at = float(firsts[firsts > 0].min()) / 1e9
-        waiting = [child.name for child in self._children if not child.ready]
-        if waiting and now - self.progress.began > START_WITHIN_S:
-            names = ", ".join(waiting)
-            self._failures.append(
-                Diagnostic(
-                    code="start-timeout",
-                    message=f"not ready after {START_WITHIN_S:.0f} s: {names}",
-                    where=str(self.directory.log(waiting[0])),
-                    hint="the log ends with what the worker was doing",
-                )
-            )
 
     def _stop(self) -> None:
         """Ask everybody to stop, wait a bounded time, kill what is left, reap all below us."""
@@ -191,31 +236,56 @@ class Run:
             self.slab["stop"][0] = STOP_FAILED if self._failures else STOP_ASKED
         for bell in self._bells.values():
             bell.ring()
-        others = [child for child in self._children if child.boot.role != "train"]
+        posts = [post for post in self.supervisor.posts if post.child is not None]
+        others = [post.child for post in posts if post.child and post.boot.role != "train"]
+        learners = [post.child for post in posts if post.child and post.boot.role == "train"]
         if any(not child.ready for child in others):
             for child in others:  # still starting: nothing to lose, and the learner needs the cores
                 child.kill()
         for child in processes.wait_all(others, WORKERS_WITHIN_S):
             child.kill()
-        learners = [child for child in self._children if child.boot.role == "train"]
-        while any(child.process.poll() is None for child in learners):
+        while any(not child.gone for child in learners):
             if time.monotonic() > deadline:
                 break
             self._read(0.05)
-        for child in self._children:
+        for child in (*others, *learners):
             child.kill()
+        if self._nursery is not None:
+            self._nursery.close()
+        for child in processes.wait_all((*others, *learners), 1.0):
+            child.poll()
         processes.kill_descendants()
-        for child in self._children:
-            child.process.wait()
         self._read(0.0)
+        self.supervisor.settle_accounts()
+        if self.slab["weights/version"][0] >= 0 and not any(
+            child.poll() == 0 for child in learners
+        ):
+            self._save_for_the_learner()
+
+    def _save_for_the_learner(self) -> None:
+        """It is dead: what it kept in memory is the last checkpoint."""
+        version = int(self.slab["weights/version"][0])
+        kept = memory.Memory(self._memory).newest(version)
+        if kept is None:
+            return
+        try:
+            path, state = checkpoint.save(self.directory.path / CHECKPOINT, *kept)
+        except OSError as error:
+            self.events.add("warning", f"the last checkpoint is not saved: {error}")
+        else:
+            self._saved = Saved(str(path), state.weights_sha256)
 
     def _close(self) -> None:
         self._recorder.close()
+        self.events.close()
+        for post in self.supervisor.posts:
+            if post.child is not None:
+                self.bury(post.child)
         self._selector.close()
-        for child in self._children:
-            child.inbox.close()
         for bell in self._bells.values():
             bell.close()
+        for fd in self._memory:
+            os.close(fd)
         self.slab.close()
         self.directory.close()
 
@@ -234,12 +304,13 @@ class Run:
             if not alive:
                 self._selector.unregister(child.inbox.fd)
                 child.connected = False
-                self._mourn(child)
 
     def _hear(self, child: Child, message: Any) -> None:
         match message:
+            case Born(pid):
+                self.supervisor.born(child, pid)
             case Ready():
-                child.ready = True
+                self.supervisor.ready(child)
             case Episodes(rows):
                 self.progress.finished(rows)
             case Updated():
@@ -247,29 +318,74 @@ class Run:
                 self._recorder.updated(self, message)
             case Saved():
                 self._saved = message
+                self._mark_best(message)
+            case Warned(text):
+                self.events.add("warning", text, worker=child.name)
+            case EnvironmentFailed():
+                self.supervisor.environment_failed(message)
             case Failed():
-                self._failures.extend(message.diagnostics)
+                child.failure = message
 
-    def _mourn(self, child: Child) -> None:
-        """A worker's pipe has ended; unless it was asked to stop, that is a failure of the run."""
-        if self.slab["stop"][0] or self._signal is not None or self._failures:
+    def _mark_best(self, saved: Saved) -> None:
+        """Keep the checkpoint of the best return so far."""
+        scores = score(self.progress.recent)
+        if scores.ep_rew_mean is None or scores.episodes < FEW:
             return
-        processes.wait_all([child], 1.0)
-        self._failures.append(
-            Diagnostic(
-                code="worker-died",
-                message=f"`{child.name}` (environments {child.boot.first}–{child.boot.last - 1}) "
-                f"{child.fate()}\n{child.last_lines()}".rstrip(),
-                where=str(child.log),
-                hint="the log above ends with what it was doing; out of memory shows as SIGKILL",
-            )
+        if self._best is None or scores.ep_rew_mean > self._best:
+            self._best = scores.ep_rew_mean
+            with contextlib.suppress(OSError):
+                checkpoint.point(Path(saved.path).parent, checkpoint.BEST, Path(saved.path).name)
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            (self.directory.path / name).write_bytes(data)
+        except OSError as error:
+            print(f"warning: {name} is not written: {error}", file=sys.stderr)
+
+    # -- what the supervisor asks ------------------------------------------------------------------
+
+    def hatch(self, boot: Boot, *, alone: bool = False) -> Child:
+        """A new worker, forked from the nursery, or in an interpreter of its own."""
+        if not alone and self._nursery is not None and not self._nursery.alive:
+            self.events.add("warning", "the nursery has died; there is another")
+            self._nursery.close()
+            self._nurse()
+        child = processes.spawn(
+            boot, self.directory.log(boot.name), None if alone else self._nursery
         )
+        self._selector.register(child.inbox.fd, selectors.EVENT_READ, child)
+        return child
+
+    def bury(self, child: Child) -> None:
+        """Hear its last words, close its pipe, end what it left behind."""
+        if child.inbox.closed:
+            return
+        messages, _ = child.inbox.receive()
+        for message in messages:
+            self._hear(child, message)
+        if child.connected:
+            self._selector.unregister(child.inbox.fd)
+            child.connected = False
+        child.inbox.close()
+        known = {post.child.process for post in self.supervisor.posts if post.child is not None}
+        if None not in known and self._nursery is not None:  # nobody is just being born
+            processes.reap_strangers({*known, self._nursery.process.pid})
+
+    def ring_all(self) -> None:
+        for bell in self._bells.values():
+            bell.ring()
+
+    def give_up(self, diagnostic: Diagnostic) -> None:
+        """Nothing helps: the run ends with this."""
+        self._ended = "failed"
+        self._failures.append(diagnostic)
+        self.events.add("gave-up", diagnostic.message, code=diagnostic.code, loud=False)
 
     # -- accounts --------------------------------------------------------------------------------
 
     @property
     def ended(self) -> str:
-        """What ended the run: "done", "time limit", or a signal's name."""
+        """What ended the run: "done", "time limit", "failed", or a signal's name."""
         return self._ended
 
     @property
@@ -287,10 +403,10 @@ class Run:
         clock = self.slab["clock"]
         elapsed = max(time.monotonic() - (self.progress.first_step_at or time.monotonic()), 1e-9)
         found: dict[str, dict[str, float]] = {}
-        for child in self._children:
-            busy, firings, items = (float(value) for value in clock[child.boot.worker, :3])
+        for post in self.supervisor.posts:
+            busy, firings, items = (float(value) for value in clock[post.boot.worker, :3])
             entry = found.setdefault(
-                child.boot.stage, {"busy_s": 0.0, "firings": 0.0, "items": 0.0, "workers": 0.0}
+                post.boot.stage, {"busy_s": 0.0, "firings": 0.0, "items": 0.0, "workers": 0.0}
             )
             entry["busy_s"] += busy / 1e9
             entry["firings"] += firings

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from ebrl.errors import RunError
 
-PLAN, SUMMARY, PROGRESS, LOGS, CHECKPOINT = (
+PLAN, SUMMARY, PROGRESS, EVENTS, LOGS, CHECKPOINT = (
     "plan.json",
     "summary.json",
     "progress.jsonl",
+    "events.jsonl",
     "logs",
     "checkpoint",
 )

@@ -91,13 +91,12 @@ class Segments:
             ready = int(np.count_nonzero(self._state == READY))
         return ready >= self.per_batch
 
-    def abandon(self, environment: int, reason: Reason) -> int:
-        """Throw away what this environment is filling, and count it; returns the steps."""
+    def abandon(self, segment: int, reason: Reason) -> int:
+        """Throw away what is being filled, and count it; returns the steps."""
+        only = np.array([segment])
         with self._books as books:
-            mine = self.of_environments(environment, environment + 1)
-            steps = self._steps_in(mine)
-            handed = (self._handed, books[self._handed] + steps)
-            self._throw_away(mine, reason, steps, handed)
+            steps = self._steps_in(only)
+            self._throw_away(only, reason, steps, (self._handed, books[self._handed] + steps))
         return steps
 
     # -- the learner's side ------------------------------------------------------------------------
@@ -217,12 +216,16 @@ class Segments:
             self._state[theirs] = READY
         return int(theirs.size)
 
-    def forget(self, steps: int, version: int) -> None:
-        """Of what was trained on, `steps` are lost with the learner; `version` is what goes on."""
+    def settle(self) -> None:
+        """Finish what a dead holder of the lock has marked."""
+        with self._books:
+            pass
+
+    def forget(self, steps: int) -> None:
+        """Of what was trained on, `steps` are lost with the learner."""
         with self._books as books:
             lost = Cells.DISCARDED + DISCARD_REASONS.index("learner-lost")
             changes = (
-                (Cells.VERSION, version),
                 (Cells.TRAINED, books[Cells.TRAINED] - steps),
                 (lost, books[lost] + steps),
                 (Cells.RELEASED, books[Cells.RELEASED] + 1),

@@ -10,41 +10,25 @@ nothing is left to do.
 
 from __future__ import annotations
 
+import contextlib
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
+from ebrl.runtime.seats import CONTAINED, Episode, Failure, Make, Seat
+from ebrl.runtime.segments import ABSENT, NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Array, Slab
 from ebrl.stages.protocols import Environment
 
 FLUSH_NS = 1_000_000
 
 
-@dataclass(slots=True)
-class Episode:
-    """A finished episode."""
-
-    environment: int
-    reward: float
-    length: int
-    success: bool | None
-
-
-@dataclass(slots=True)
-class _Seat:
-    """One environment and the episode it is in."""
-
-    body: Environment
-    seeded: bool = False
-    reward: float = 0.0
-    length: int = 0
-    success: bool | None = None
-    held: dict[str, Array] | None = None  # the observation it waits with; None: it must be reset
+def _nothing() -> None:
+    pass
 
 
 class Simulate:
@@ -62,6 +46,9 @@ class Simulate:
         seed: int,
         ring_generate: Callable[[], None],
         ring_learner: Callable[[], None],
+        beat: Callable[[], None] = _nothing,
+        anew_every: int | None = None,
+        recycle_every: int | None = None,
     ) -> None:
         self._segments = segments
         self._first = first
@@ -69,10 +56,15 @@ class Simulate:
         self._seed = seed
         self._ring_generate = ring_generate
         self._ring_learner = ring_learner
+        self._beat = beat
+        self._anew_every = anew_every  # versions, at η = 0: episodes begin anew
+        self._recycle_every = recycle_every  # episodes of one environment
         mine = slice(first, first + count)
         self._state = slab["env/state"][mine]
         self._segment = slab["env/segment"][mine]
         self._cursor = slab["env/cursor"][mine]
+        self._lives = slab["env/lives"][mine]
+        self._version = slab["weights/version"]
         self._obs = slab.observations()
         self._action = slab["action"]
         self._reward = slab["reward"]
@@ -82,22 +74,30 @@ class Simulate:
         self._produced = slab["produced"][worker]
         self.horizon = self._steps.shape[1]
         self.chunk = self._reward.shape[2]
-        self._seats: list[_Seat] = []
+        self._seats: list[Seat] = []
+        self._broken: list[int] = []
+        self.draining = False  # end what is being filled, start nothing
         self._cells: dict[int, list[dict[str, Array]]] = {}
         self._parked: list[int] = []
         self._seen_openings = -2
         self._unrung = 0
         self.episodes: list[Episode] = []
+        self.failures: list[Failure] = []
 
-    def add(self, body: Environment) -> None:
-        """Take one more environment and start its first episode as soon as it is admitted."""
-        self._seats.append(_Seat(body))
+    def add(self, body: Environment, make: Make | None = None) -> None:
+        """Take one more environment and start its first episode as soon as it is admitted.
+
+        `make` builds another one in its place when it fails.
+        """
+        self._seats.append(Seat(body, make, self._first + len(self._seats), self._seed))
         self._park(len(self._seats) - 1)
         self._seen_openings = -2
 
     def sweep(self) -> int:
         """Step everything that is ready; returns environment steps made, 0 if there was nothing."""
-        if self._parked and self._seen_openings != self._segments.openings:
+        if self._broken:
+            self._mend()
+        if self._parked and self._seen_openings != self._segments.openings and not self.draining:
             self._unpark()
         ready = np.flatnonzero(self._state == NEEDS_STEP)
         if ready.size == 0:
@@ -114,22 +114,37 @@ class Simulate:
             cells = self._cells.get(segment)
             if cells is None:
                 cells = self._cells_of(segment)
-            results.append(self._step(env, actions[position], cells[cursor + 1]))
+            failed: BaseException | None = None
+            end = position + 1
+            try:
+                results.append(self._step(env, actions[position], cells[cursor + 1]))
+            except CONTAINED as error:
+                failed, end = error, position
             now = time.perf_counter_ns()
-            if now >= deadline or position + 1 == len(rows):
-                end = position + 1
+            if now >= deadline or position + 1 == len(rows) or failed is not None:
                 mine = slice(begin, end)
-                stepped += self._flush(
-                    rows[mine], ready[mine], segments[mine], cursors[mine], results
-                )
-                results.clear()
-                begin = end
+                if results:
+                    stepped += self._flush(
+                        rows[mine], ready[mine], segments[mine], cursors[mine], results
+                    )
+                    results.clear()
+                if failed is not None:
+                    self._fail(env, segment, failed)
+                self._beat()
+                begin = position + 1
                 deadline = now + FLUSH_NS
         return stepped
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is being filled."""
+        count = len(self._seats)
+        return self._segments.of_environments(self._first, self._first + count).size == 0
+
     def close(self) -> None:
         for seat in self._seats:
-            seat.body.close()
+            with contextlib.suppress(*CONTAINED):
+                seat.body.close()
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -213,34 +228,52 @@ class Simulate:
         if ended:
             self._report(env)
         beyond = cursor + (2 if ended else 1)  # an ended episode's final observation takes a row
+        worn = ended and self._recycle_every and self._seats[env].episodes >= self._recycle_every
+        if worn and not self._mend_one(env, segment):
+            return
         if beyond < self.horizon:
-            self._seats[env].body.reset(None, self._cells_of(segment)[beyond])
-            self._cursor[env] = beyond
-            self._give(np.array([env]))
+            if self._reset(env, segment, beyond):
+                self._cursor[env] = beyond
+                self._give(np.array([env]))
             return
         last = None if ended else self._cells_of(segment)[self.horizon]
-        following = self._segments.start(self._first + env)
-        if following is None:
-            self._park(env, last)
-        else:
+        following = None if self.draining else self._segments.start(self._first + env)
+        if following is not None:
             self._begin(env, following, last)
+        elif self._seats[env].mend_at is None:
+            self._park(env, last)
         if self._segments.finish(segment):
             self._ring_learner()
 
     def _begin(self, env: int, segment: int, obs: Mapping[str, Array] | None) -> None:
         """Start a segment, from an observation or from a fresh episode."""
-        cell = self._cells_of(segment)[0]
         seat = self._seats[env]
+        if self._anew_every is not None:
+            version = int(self._version[0])
+            if version % self._anew_every == 0 and seat.anew != version:
+                seat.forget()
+                seat.anew = version
+                obs = None
         if obs is None:
-            seat.body.reset(None if seat.seeded else self._seed_of(env), cell)
-            seat.seeded = True
+            if not self._reset(env, segment, 0):
+                return
         else:
+            cell = self._cells_of(segment)[0]
             for path, array in obs.items():
                 np.copyto(cell[path], array)
         seat.held = None
         self._segment[env] = segment
         self._cursor[env] = 0
         self._give(np.array([env]))
+
+    def _reset(self, env: int, segment: int, row: int) -> bool:
+        """Begin an episode in this row; False when the environment failed at it."""
+        try:
+            self._seats[env].reset(self._cells_of(segment)[row], int(self._lives[env]))
+        except CONTAINED as error:
+            self._fail(env, segment, error)
+            return False
+        return True
 
     def _park(self, env: int, obs: Mapping[str, Array] | None = None) -> None:
         """Wait for admission; the segment that `obs` lies in will not be ours any more."""
@@ -263,9 +296,37 @@ class Simulate:
                 self._begin(env, segment, self._seats[env].held)
 
     def _report(self, env: int) -> None:
-        seat = self._seats[env]
-        self.episodes.append(Episode(self._first + env, seat.reward, seat.length, seat.success))
-        seat.reward, seat.length, seat.success = 0.0, 0, None
+        self.episodes.append(self._seats[env].finished())
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def _fail(self, env: int, segment: int | None, error: BaseException) -> None:
+        """This environment is out of order; what it was filling is thrown away and counted."""
+        traceback.print_exception(error)
+        self._state[env] = ABSENT
+        steps = 0 if segment is None else self._segments.abandon(segment, "environment-failed")
+        self.failures.append(self._seats[env].failed(error, steps))
+        if env not in self._broken:
+            self._broken.append(env)
+
+    def _mend(self) -> None:
+        """Build anew what is due."""
+        now = time.monotonic()
+        for env in self._broken.copy():
+            due = self._seats[env].mend_at
+            if (due is None or due <= now) and self._mend_one(env, None):
+                self._broken.remove(env)
+                self._park(env)
+                self._seen_openings = -2
+
+    def _mend_one(self, env: int, segment: int | None) -> bool:
+        self._lives[env] += 1
+        try:
+            self._seats[env].rebuild()
+        except CONTAINED as error:
+            self._fail(env, segment, error)
+            return False
+        return True
 
     # -- small things ------------------------------------------------------------------------------
 
@@ -279,8 +340,3 @@ class Simulate:
             ]
             self._cells[segment] = cells
         return cells
-
-    def _seed_of(self, env: int) -> int:
-        """Independent streams: no two environments share one, whatever the seed."""
-        sequence = np.random.SeedSequence(self._seed, spawn_key=(self._first + env,))
-        return int(sequence.generate_state(1)[0])

@@ -30,7 +30,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     first: Scores  # over the first episodes, to compare with
     ledger: Ledger
     staleness: dict[str, float]
-    restarts: int
+    restarts: int  # of workers
+    rebuilds: int  # of single environments, after a fault
     replans: int
     checkpoint: str | None
     weights_sha256: str | None
@@ -40,7 +41,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     start_to_first_update_s: float | None
     memory_bytes: int
     stages: dict[str, dict[str, float]]
-    ended: str  # "done", "SIGINT", "SIGTERM", "time limit"
+    ended: str  # "done", "time limit", "failed", "SIGINT", "SIGTERM"
     run_dir: str
 
 
@@ -50,7 +51,7 @@ def summarise(run: Run, ledger: Ledger) -> Summary:
     recent = score(progress.recent)
     total, steps, most = (int(value) for value in run.slab["staleness"])
     return Summary(
-        env_steps=progress.trained,
+        env_steps=ledger.trained,
         env_steps_per_s=progress.overall_rate(),
         steady_env_steps_per_s=progress.steady_rate(),
         predicted_env_steps_per_s=run.plan.prediction.throughput_env_steps_per_s,
@@ -60,7 +61,8 @@ def summarise(run: Run, ledger: Ledger) -> Summary:
         first=score(progress.first),
         ledger=ledger,
         staleness={"mean": total / max(steps, 1), "max": most},
-        restarts=0,
+        restarts=run.supervisor.restarts,
+        rebuilds=run.supervisor.rebuilds,
         replans=0,
         checkpoint=None if run.saved is None else run.saved.path,
         weights_sha256=None if run.saved is None else run.saved.weights_sha256,

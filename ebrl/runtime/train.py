@@ -40,9 +40,19 @@ class Update:
 class Train:
     """The one learner of a run."""
 
-    def __init__(self, slab: Slab, segments: Segments, body: LearnerBody, *, version: int) -> None:
+    def __init__(
+        self,
+        slab: Slab,
+        segments: Segments,
+        body: LearnerBody,
+        *,
+        version: int,
+        keep: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`keep(version, env_steps)` is called when an update is computed, before it counts."""
         self._segments = segments
         self._body = body
+        self._keep = keep
         self._weights = Weights(slab)
         self.version = version
         self._obs = slab.observations()
@@ -74,6 +84,8 @@ class Train:
         if should_stop():  # perhaps cut short: not to be called trained
             self._segments.discard(chosen, "interrupted")
             return None
+        if self._keep is not None:
+            self._keep(self.version + 1, env_steps)
         self.version += 1
         self._body.write_weights(self._weights.begin(self.version))
         self._segments.commit(chosen, version=self.version, trained=env_steps, staleness=staleness)

@@ -1,36 +1,38 @@
-"""A worker process: `python -m ebrl.runtime.worker`, with its `Boot` on standard input.
+"""A worker process: a fork of the nursery, or `python -m ebrl.runtime.worker` with its `Boot` on
+standard input.
 
-Invariants: affinity and thread counts are set before torch is imported; the process dies with the
-run that started it; whatever goes wrong, in any thread, is told to the run before the process ends.
+Invariants: affinity and thread counts are set before torch makes a thread; the process dies with
+the run that started it; whatever goes wrong, in any thread, is told to the run before the process
+ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 import os
+import random
 import signal
 import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 import msgspec
+import numpy as np
 import setproctitle
 
 from ebrl.errors import Diagnostic, EbrlError, RunError
+from ebrl.planner.layout import CLOCK_BEAT, CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_RETIRE
 from ebrl.planner.plan import Program
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import Boot, load_stage
-from ebrl.runtime.messages import Failed, Message, send
+from ebrl.runtime.messages import Born, Failed, Message, send
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 
-if TYPE_CHECKING:
-    pass
-
-TELL_EVERY_S = 0.2
-IDLE_S = 0.5
 PR_SET_PDEATHSIG = 1
 STOP_DONE = 1
 
@@ -38,8 +40,9 @@ STOP_DONE = 1
 class Worker:
     """What every role has: the slab, the bells, the pipe to the run, and its own clock."""
 
-    def __init__(self, boot: Boot) -> None:
+    def __init__(self, boot: Boot, stages: dict[str, Any]) -> None:
         self.boot = boot
+        self._stages = stages
         self.program = msgspec.json.decode(boot.program, type=Program)
         self.slab = Slab(boot.slab_fd, boot.layout)
         self.segments = Segments(
@@ -54,6 +57,10 @@ class Worker:
         self._stop = self.slab["stop"]
 
     def stopping(self) -> bool:
+        """The run ends, or this worker is not needed any more."""
+        return bool(self._stop[0] or self._clock[CLOCK_RETIRE])
+
+    def run_stopping(self) -> bool:
         return bool(self._stop[0])
 
     def tell(self, message: Message) -> None:
@@ -61,19 +68,24 @@ class Worker:
 
     def stage(self, name: str) -> Any:
         """The user's stage object, from the graph file that the plan was made of."""
-        return load_stage(self.boot.graph, self.boot.graph_sha256, name)
+        loaded = self._stages.get(name)
+        return (
+            loaded
+            if loaded is not None
+            else load_stage(self.boot.graph, self.boot.graph_sha256, name)
+        )
 
     def bells_of(self, role: str) -> list[Bell]:
         return [bell for name, bell in self._bells.items() if name.split()[0] == role]
 
     def count(self, busy_ns: int, items: int) -> None:
         """One firing on this worker's clock."""
-        self._clock[0] += busy_ns
-        self._clock[1] += 1
-        self._clock[2] += items
+        self._clock[CLOCK_BUSY] += busy_ns
+        self._clock[CLOCK_FIRINGS] += 1
+        self._clock[CLOCK_ITEMS] += items
 
     def beat(self) -> None:
-        self._clock[3] = time.monotonic_ns()
+        self._clock[CLOCK_BEAT] = time.monotonic_ns()
 
     def stop_all(self) -> None:
         """The work is done: tell everybody."""
@@ -83,17 +95,31 @@ class Worker:
 
 
 def main() -> None:
-    """Run one worker to its end; exit 0 when it was asked to stop."""
+    """Run one worker to its end, in an interpreter of its own."""
     boot = msgspec.json.decode(sys.stdin.buffer.read(), type=Boot)
+    live(boot, {})
+
+
+def live(boot: Boot, stages: dict[str, Any]) -> None:
+    """Run one worker to its end; exit 0 when it was asked to stop. `stages`: those loaded."""
+    while os.getppid() != boot.run_pid:  # until whoever forked us twice has gone
+        if os.getppid() == 1:  # the run died before we asked to die with it
+            sys.exit(1)
+        time.sleep(0.0005)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:  # the run died before we asked to die with it
+    if os.getppid() != boot.run_pid:
         sys.exit(1)
+    send(boot.pipe_fd, Born(os.getpid()))
     setproctitle.setproctitle(f"ebrl {boot.name}")
-    for fd in (boot.slab_fd, boot.pipe_fd, *boot.bells.values()):
+    for fd in (boot.slab_fd, boot.pipe_fd, *boot.memory_fds, *boot.bells.values()):
         os.set_inheritable(fd, False)  # not for what the user's simulator starts
     if boot.core_set:
         os.sched_setaffinity(0, boot.core_set)
-    worker = Worker(boot)
+    for name in ("OMP", "MKL", "OPENBLAS"):  # for what is loaded from now on
+        os.environ[f"{name}_NUM_THREADS"] = str(boot.threads)
+    sys.stdout, sys.stderr = Steadfast(sys.stdout), Steadfast(sys.stderr)
+    _seed_what_is_global(boot)
+    worker = Worker(boot, stages)
 
     def thread_died(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
@@ -110,6 +136,43 @@ def main() -> None:
         sys.exit(1)
 
 
+class Steadfast(io.TextIOBase):
+    """An output whose disk may be full: what cannot be written is lost, and nobody dies of it."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._output.write(text)
+            self._output.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._output.flush()
+
+    def fileno(self) -> int:
+        return self._output.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return False
+
+
+def _seed_what_is_global(boot: Boot) -> None:
+    """No two workers, and no two lives of one, share the generators that libraries keep."""
+    key = (0xEB21, boot.worker, boot.life)  # far from the environments' keys
+    words = np.random.SeedSequence(boot.seed, spawn_key=key).generate_state(2)
+    random.seed(int(words[0]))
+    np.random.seed(int(words[0]))
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(int(words[1]))
+
+
 def _fail(worker: Worker, error: BaseException) -> None:
     if isinstance(error, EbrlError):
         diagnostics = error.diagnostics
@@ -120,7 +183,8 @@ def _fail(worker: Worker, error: BaseException) -> None:
         diagnostics = (Diagnostic(code="worker-raised", message=message, where=where),)
     text = "".join(traceback.format_exception(error))
     print(text, file=sys.stderr, flush=True)
-    worker.tell(Failed(diagnostics=diagnostics, traceback=text))
+    final = isinstance(error, EbrlError)
+    worker.tell(Failed(diagnostics=diagnostics, traceback=text, final=final))
 
 
 if __name__ == "__main__":

@@ -77,9 +77,10 @@ def a_finish(slab: Slab, segments: Segments) -> Callable[[], object]:
 
 
 def an_abandonment(slab: Slab, segments: Segments) -> Callable[[], object]:
-    for _ in range(2):
-        step(slab, segments.start(3))
-    return lambda: segments.abandon(3, "environment-failed")
+    mine = [segments.start(3) for _ in range(2)]
+    for each in mine:
+        step(slab, each)
+    return lambda: segments.abandon(mine[0], "environment-failed")
 
 
 def a_batch(slab: Slab, segments: Segments) -> None:

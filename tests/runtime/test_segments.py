@@ -124,9 +124,7 @@ def test_whatever_happens_every_step_is_accounted_for_and_no_segment_has_two_own
             elif act == "finish" and filling:
                 segments.finish(filling.pop(0))
             elif act == "lose" and filling:
-                environment = int(slab["segment/environment"][filling[-1]])
-                segments.abandon(environment, "environment-failed")
-                filling = [each for each in filling if slab["segment/state"][each] == FILLING]
+                segments.abandon(filling.pop(), "environment-failed")
             elif act == "die":
                 segments.reclaim(0, 0, 8, "worker-lost")
                 filling.clear()

@@ -1,0 +1,180 @@
+"""The learner's state through a run: taken up where it was left, kept after each update, saved.
+
+Invariants: after each update its whole state lies in memory that outlives the process, before the
+update is committed; so a learner that dies is followed by one that knows everything up to the
+published version. Where keeping it costs more than `SHARE` of the time (very large networks, never
+with η = 0) it is kept less often; the steps of updates that are lost with the learner are taken
+back from `trained` and counted as "learner-lost", and the version goes on. A disk that is full
+costs checkpoints, not the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ebrl.runtime import checkpoint
+from ebrl.runtime.checkpoint import State
+from ebrl.runtime.memory import Memory
+from ebrl.runtime.messages import Saved, Updated, Warned
+from ebrl.runtime.rundir import CHECKPOINT
+from ebrl.runtime.threads import set_threads
+from ebrl.runtime.train import Train
+
+if TYPE_CHECKING:
+    from ebrl.runtime.worker import Worker
+
+SHARE = 0.01  # of the time, spent on keeping the state in memory
+
+
+class Learning:
+    """The train worker's learner, and everything that must outlive it."""
+
+    def __init__(self, worker: Worker) -> None:
+        boot = self._boot = worker.boot
+        self._worker = worker
+        set_threads(boot.threads)
+        environment, training = worker.program.environment, worker.program.training
+        assert environment is not None
+        assert training is not None
+        total = boot.total_steps
+        self._body: Any = worker.stage(boot.stage).build(
+            worker.stage(boot.policy_stage),
+            environment,
+            training,
+            seed=boot.seed,
+            device=boot.device,
+            total_updates=None if total is None else max(1, -(-total // training.batch)),
+        )
+        self._memory = Memory(boot.memory_fds)
+        self._decisions = worker.slab["env/decisions"]
+        self._lives = worker.slab["env/lives"]
+        self._flat = np.empty(worker.slab["weights"].shape[1], np.float32)
+        self._kept: tuple[bytes, State] | None = None
+        self._kept_at, self._keeping_s = 0.0, 0.0
+        self.trained = 0  # in all runs that this one continues, too
+        version = self._take_up()
+        self._train = Train(
+            worker.slab, worker.segments, self._body, version=version, keep=self._keep
+        )
+        self._saved_at = time.monotonic()
+        if self._lost or worker.slab["weights/version"][0] < 0:
+            self._keep(version, 0)
+            self._train.publish()
+
+    @property
+    def done(self) -> bool:
+        total = self._boot.total_steps
+        return total is not None and self.trained >= total
+
+    def update(self) -> bool:
+        """Train on a batch if there is one, tell of it, save when it is time."""
+        worker = self._worker
+        begin = time.perf_counter_ns()
+        update = self._train.update(self._should_stop)
+        if update is None:
+            return False
+        worker.count(time.perf_counter_ns() - begin, update.env_steps)
+        self.trained += update.env_steps
+        worker.tell(
+            Updated(
+                version=update.version,
+                trained=self.trained,
+                env_steps=update.env_steps,
+                seconds=update.seconds,
+                staleness_mean=update.staleness_mean,
+                staleness_max=update.staleness_max,
+                metrics=update.metrics,
+            )
+        )
+        if not self.done and self._due(update.version):
+            self.save()
+        return True
+
+    def save(self) -> None:
+        """Write a checkpoint of the last whole update; a disk that does not take it is told of."""
+        version = self._train.version
+        if self._kept is None or self._kept[1].version != version:
+            self._kept = self._state(version, self.trained)
+        folder = Path(self._boot.run_dir) / CHECKPOINT
+        try:
+            path, state = checkpoint.save(folder, *self._kept)
+        except OSError as error:
+            self._worker.tell(Warned(f"the checkpoint of version {version} is not saved: {error}"))
+        else:
+            self._worker.tell(Saved(str(path), state.weights_sha256))
+        self._saved_at = time.monotonic()
+
+    # -- what is kept in memory ------------------------------------------------------------------
+
+    def _take_up(self) -> int:
+        """Load what there is: memory, a checkpoint, or nothing; returns the version to go on from."""
+        slab, segments = self._worker.slab, self._worker.segments
+        segments.settle()
+        published = int(slab["weights/version"][0])
+        self._lost = False
+        kept = self._memory.newest(published) if published >= 0 else None
+        if kept is not None:
+            tensors, state = kept
+            self._body.load_state(checkpoint.tensors_of(tensors, "memory"), state.learner)
+            self.trained = state.trained
+            self._kept = kept
+            if state.version == published:
+                return published
+            self._lost = True
+            before = self._boot.trained_before + int(slab["trained"][0])
+            segments.forget(before - state.trained)
+            return published + 1
+        if self._boot.resume is not None:
+            loaded, state = checkpoint.load(Path(self._boot.resume))
+            self._body.load_state(loaded, state.learner)
+            self.trained = state.trained
+            return state.version
+        return 0
+
+    def _keep(self, version: int, env_steps: int) -> None:
+        """An update to `version` is computed and about to be committed."""
+        begin = time.perf_counter()
+        if self._boot.max_staleness and begin - self._kept_at < self._keeping_s / SHARE:
+            return
+        self._kept = self._state(version, self.trained + env_steps)
+        try:
+            self._memory.store(*self._kept)
+        except OSError as error:
+            self._worker.tell(Warned(f"the learner's state is not kept in memory: {error}"))
+        self._kept_at = time.perf_counter()
+        self._keeping_s = self._kept_at - begin
+
+    def _state(self, version: int, trained: int) -> tuple[bytes, State]:
+        boot, program = self._boot, self._worker.program
+        tensors, data = self._body.state()
+        self._body.write_weights(self._flat)
+        every = boot.checkpoint_every_updates
+        return checkpoint.bytes_of(tensors), State(
+            version=version,
+            trained=trained,
+            graph=program.name,
+            program_sha256=program.sha256,
+            plan_sha256=boot.plan_sha256,
+            weights_sha256=hashlib.sha256(self._flat.tobytes()).hexdigest(),
+            seed=boot.seed,
+            anew=every is not None and version % every == 0,
+            decisions=self._decisions.tolist(),
+            lives=self._lives.tolist(),
+            learner=msgspec.to_builtins(data),
+        )
+
+    def _due(self, version: int) -> bool:
+        every = self._boot.checkpoint_every_updates
+        if every is not None and version % every == 0:
+            return True
+        return time.monotonic() - self._saved_at > self._boot.checkpoint_every_s
+
+    def _should_stop(self) -> bool:
+        self._worker.beat()
+        return self._worker.stopping()

@@ -1,0 +1,108 @@
+"""One environment of a simulate worker: its episode, its seeds, and its new life after a fault.
+
+Invariant: no two environments, and no two lives of one, share a stream of random numbers. The
+first life's seed is a function of (run's seed, environment); later ones add which life it is. At a
+version from which a synchronous run can be continued, episodes begin anew with a seed of (run's
+seed, environment, version), whoever lives then: so what resumes equals what never stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ebrl.errors import EbrlError
+from ebrl.runtime.strikes import Strikes
+from ebrl.stages.protocols import Array, Environment
+
+Make = Callable[[], Environment]
+CONTAINED = (Exception, SystemExit)  # what an environment may raise without harm to the others
+BEARING = 1 << 30  # how long is borne is the run's to say; a seat only waits longer and longer
+
+
+@dataclass(slots=True)
+class Episode:
+    """A finished episode."""
+
+    environment: int
+    reward: float
+    length: int
+    success: bool | None
+
+
+@dataclass(slots=True)
+class Failure:
+    """An environment has failed; `steps` were thrown away with it."""
+
+    environment: int
+    message: str
+    where: str
+    steps: int
+
+
+class Seat:
+    """Place `environment` of the run, and whoever sits in it."""
+
+    def __init__(self, body: Environment, make: Make | None, environment: int, seed: int) -> None:
+        self.body = body
+        self.environment = environment
+        self.reward = 0.0
+        self.length = 0
+        self.episodes = 0  # of this life
+        self.success: bool | None = None
+        self.held: dict[str, Array] | None = None  # what it waits with; None: it must be reset
+        self.anew = 0  # version at which its episodes last began anew
+        self.mend_at: float | None = None  # broken, and to be built again then
+        self._make = make
+        self._seed = seed
+        self._seeded = False
+        self._strikes = Strikes(BEARING)
+
+    def reset(self, obs: Mapping[str, Array], life: int) -> None:
+        """Begin an episode, the first of a life with the seed of that life."""
+        self.body.reset(None if self._seeded else self._seed_of(life), obs)
+        self._seeded = True
+
+    def forget(self) -> None:
+        """The episode that it is in will not be told of; the next reset takes a seed."""
+        self.reward, self.length, self.success, self.held = 0.0, 0, None, None
+        self._seeded = False
+
+    def finished(self) -> Episode:
+        """The episode has ended."""
+        told = Episode(self.environment, self.reward, self.length, self.success)
+        self.reward, self.length, self.success = 0.0, 0, None
+        self.episodes += 1
+        return told
+
+    def failed(self, error: BaseException, steps: int) -> Failure:
+        """Out of order until it is built again."""
+        now = time.monotonic()
+        self.mend_at = now + self._strikes.strike(now)
+        self.forget()
+        if isinstance(error, EbrlError):
+            first = error.diagnostics[0]
+            return Failure(self.environment, first.message, first.where, steps)
+        return Failure(self.environment, f"{type(error).__name__}: {error}", "", steps)
+
+    def rebuild(self) -> None:
+        """Another body in place of this one; raises what building it raises."""
+        with contextlib.suppress(*CONTAINED):
+            self.body.close()
+        if self._make is not None:
+            self.body = self._make()
+        self.forget()
+        self.episodes = 0
+        self.mend_at = None
+        self._strikes.mended(time.monotonic())
+
+    def _seed_of(self, life: int) -> int:
+        if self.anew:
+            key: tuple[int, ...] = (self.environment, self.anew, 1)
+        else:
+            key = (self.environment, life) if life else (self.environment,)
+        return int(np.random.SeedSequence(self._seed, spawn_key=key).generate_state(1)[0])
