@@ -39,11 +39,9 @@ def execute(
         float, typer.Option(min=1.0, help="Seconds between checkpoints.")
     ] = 60.0,
     checkpoint_updates: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="In a synchronous run: updates between checkpoints it can repeat exactly."
-        ),
-    ] = None,
+        int,
+        typer.Option(min=1, help="Updates between checkpoints of a synchronous run."),
+    ] = 100,
     patience: Annotated[
         int,
         typer.Option(min=1, help="Faults in a row of one environment or worker until it ends."),

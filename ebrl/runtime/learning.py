@@ -29,7 +29,7 @@ from ebrl.runtime.train import Train
 if TYPE_CHECKING:
     from ebrl.runtime.worker import Worker
 
-SHARE = 0.01  # of the time, spent on keeping the state in memory
+SHARE = 0.02  # of the time, spent on keeping the state in memory
 
 
 class Learning:
@@ -110,10 +110,10 @@ class Learning:
             self._worker.tell(Saved(str(path), state.weights_sha256))
         self._saved_at = time.monotonic()
 
-    # -- what is kept in memory ------------------------------------------------------------------
+    # -- what is kept in memory --------------------------------------------------------------------
 
     def _take_up(self) -> int:
-        """Load what there is: memory, a checkpoint, or nothing; returns the version to go on from."""
+        """Load from memory, a checkpoint, or nothing; returns the version to go on from."""
         slab, segments = self._worker.slab, self._worker.segments
         segments.settle()
         published = int(slab["weights/version"][0])
@@ -139,16 +139,17 @@ class Learning:
 
     def _keep(self, version: int, env_steps: int) -> None:
         """An update to `version` is computed and about to be committed."""
-        begin = time.perf_counter()
-        if self._boot.max_staleness and begin - self._kept_at < self._keeping_s / SHARE:
+        since = time.perf_counter() - self._kept_at
+        if self._boot.max_staleness and since < self._keeping_s / SHARE:
             return
+        begin = time.thread_time()
         self._kept = self._state(version, self.trained + env_steps)
         try:
             self._memory.store(*self._kept)
         except OSError as error:
             self._worker.tell(Warned(f"the learner's state is not kept in memory: {error}"))
         self._kept_at = time.perf_counter()
-        self._keeping_s = self._kept_at - begin
+        self._keeping_s = time.thread_time() - begin
 
     def _state(self, version: int, trained: int) -> tuple[bytes, State]:
         boot, program = self._boot, self._worker.program

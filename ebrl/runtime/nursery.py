@@ -77,6 +77,11 @@ class Nursery:
             return False
         return True
 
+    def kill(self) -> None:
+        """No worker will be asked for any more."""
+        self.process.kill()
+        self.process.wait()
+
     def close(self) -> None:
         self._socket.close()
 

@@ -175,7 +175,7 @@ def _interpreter(boot: Boot, log: Path) -> subprocess.Popen[bytes]:
 def wait_all(children: Sequence[Child], timeout_s: float) -> list[Child]:
     """Wait until they have ended; returns those that have not."""
     deadline = time.monotonic() + timeout_s
-    left = list(children)
+    left = [child for child in children if child.process is not None]
     while left:
         left = [child for child in left if not child.gone]
         if not left or time.monotonic() > deadline:

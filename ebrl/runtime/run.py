@@ -24,7 +24,7 @@ import msgspec
 from ebrl.errors import Diagnostic, RunError
 from ebrl.planner.layout import PRODUCED_AT, segments_per_batch
 from ebrl.planner.plan import Plan, encode
-from ebrl.runtime import assign, checkpoint, memory, preflight, processes, resume
+from ebrl.runtime import assign, checkpoint, clocks, ending, memory, preflight, processes, resume
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import Boot
 from ebrl.runtime.events import Events
@@ -40,6 +40,7 @@ from ebrl.runtime.messages import (
     Warned,
 )
 from ebrl.runtime.nursery import Nursery
+from ebrl.runtime.options import Options
 from ebrl.runtime.processes import Child
 from ebrl.runtime.progress import Progress, score
 from ebrl.runtime.record import Recorder, memory_bytes
@@ -52,27 +53,10 @@ from ebrl.runtime.supervise import Supervisor
 TICK_S, SOON_S = 0.2, 0.01  # between looks at the workers; while one is being replaced
 SHOW_S = 0.5
 MEMORY_EVERY_S = 5.0
-STOP_WITHIN_S = 3.5  # of the five that a signal is promised
-WORKERS_WITHIN_S = 1.5  # simulators and policies hold nothing worth waiting for
 STOP_DONE, STOP_ASKED, STOP_FAILED = 1, 2, 3
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user may say about a run beside its plan."""
-
-    steps: int | None = None  # environment steps to train on, then end
-    seconds: float | None = None  # or this long after the first environment step
-    seed: int | None = None  # None: that of the run that is continued, or 0
-    resume: str | None = None
-    checkpoint_every_s: float = 60.0
-    checkpoint_every_updates: int | None = None  # of a synchronous run; None: ANEW_EVERY
-    patience: int = 5  # faults of one environment or worker in a row, then the run ends
-    hang_after_s: float | None = None  # without a sign of life; None: by role
-    worker_memory_bytes: int | None = None  # of its own; None: what the machine has
-    recycle_every: int | None = None  # episodes after which an environment is built anew
-
-
-ANEW_EVERY = 100  # updates
+__all__ = ["Options", "Run"]
 FEW = 20  # episodes, before a mean of them is called the best
 Watch = Callable[["Run"], None]
 
@@ -107,7 +91,7 @@ class Run:
         )
         recorded = 0 if self._resumed is None else self._resumed[1].seed
         self.seed = recorded if options.seed is None else options.seed
-        every = options.checkpoint_every_updates or ANEW_EVERY
+        every = options.checkpoint_every_updates
         self._anew_every = every if plan.max_staleness == 0 else None
         self._failures: list[Diagnostic] = []
         self._signal: int | None = None
@@ -231,49 +215,22 @@ class Run:
 
     def _stop(self) -> None:
         """Ask everybody to stop, wait a bounded time, kill what is left, reap all below us."""
-        deadline = time.monotonic() + STOP_WITHIN_S
         if self.slab["stop"][0] == 0:
             self.slab["stop"][0] = STOP_FAILED if self._failures else STOP_ASKED
-        for bell in self._bells.values():
-            bell.ring()
-        posts = [post for post in self.supervisor.posts if post.child is not None]
-        others = [post.child for post in posts if post.child and post.boot.role != "train"]
-        learners = [post.child for post in posts if post.child and post.boot.role == "train"]
-        if any(not child.ready for child in others):
-            for child in others:  # still starting: nothing to lose, and the learner needs the cores
-                child.kill()
-        for child in processes.wait_all(others, WORKERS_WITHIN_S):
-            child.kill()
-        while any(not child.gone for child in learners):
-            if time.monotonic() > deadline:
-                break
-            self._read(0.05)
-        for child in (*others, *learners):
-            child.kill()
-        if self._nursery is not None:
-            self._nursery.close()
-        for child in processes.wait_all((*others, *learners), 1.0):
-            child.poll()
-        processes.kill_descendants()
-        self._read(0.0)
+        self.ring_all()
+        posts = self.supervisor.posts
+        ending.stop_workers(posts, self._nursery, self._read)
         self.supervisor.settle_accounts()
-        if self.slab["weights/version"][0] >= 0 and not any(
-            child.poll() == 0 for child in learners
-        ):
-            self._save_for_the_learner()
-
-    def _save_for_the_learner(self) -> None:
-        """It is dead: what it kept in memory is the last checkpoint."""
         version = int(self.slab["weights/version"][0])
-        kept = memory.Memory(self._memory).newest(version)
-        if kept is None:
-            return
-        try:
-            path, state = checkpoint.save(self.directory.path / CHECKPOINT, *kept)
-        except OSError as error:
-            self.events.add("warning", f"the last checkpoint is not saved: {error}")
-        else:
-            self._saved = Saved(str(path), state.weights_sha256)
+        learners = [post.child for post in posts if post.boot.role == "train" and post.child]
+        if version >= 0 and not any(child.poll() == 0 for child in learners):
+            folder = self.directory.path / CHECKPOINT
+            try:
+                saved = ending.save_from_memory(folder, memory.Memory(self._memory), version)
+            except OSError as error:
+                self.events.add("warning", f"the last checkpoint is not saved: {error}")
+            else:
+                self._saved = saved or self._saved
 
     def _close(self) -> None:
         self._recorder.close()
@@ -400,20 +357,5 @@ class Run:
 
     def stage_clocks(self) -> dict[str, dict[str, float]]:
         """By stage: busy seconds, firings, items, mean batch and share of the time busy."""
-        clock = self.slab["clock"]
-        elapsed = max(time.monotonic() - (self.progress.first_step_at or time.monotonic()), 1e-9)
-        found: dict[str, dict[str, float]] = {}
-        for post in self.supervisor.posts:
-            busy, firings, items = (float(value) for value in clock[post.boot.worker, :3])
-            entry = found.setdefault(
-                post.boot.stage, {"busy_s": 0.0, "firings": 0.0, "items": 0.0, "workers": 0.0}
-            )
-            entry["busy_s"] += busy / 1e9
-            entry["firings"] += firings
-            entry["items"] += items
-            entry["workers"] += 1
-        for entry in found.values():
-            entry["busy"] = entry["busy_s"] / entry["workers"] / elapsed
-            entry["batch"] = entry["items"] / max(entry["firings"], 1.0)
-            entry["seconds"] = entry["busy_s"] / max(entry["firings"], 1.0)
-        return found
+        elapsed = time.monotonic() - (self.progress.first_step_at or time.monotonic())
+        return clocks.by_stage(self.slab, self.supervisor.posts, max(elapsed, 1e-9))

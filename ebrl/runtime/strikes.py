@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-SOON_S = 10.0  # after it was mended
+SOON_S = 5.0  # after it was mended
+AT_ONCE = 2  # in a row, before there is a wait
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 10.0
 WINDOW_S, WINDOW = 3600.0, 10  # within an hour, so many times `patience`
 
@@ -29,9 +30,10 @@ class Strikes:
         self.in_a_row = self.in_a_row + 1 if soon else 1
         self.total += 1
         self._times.append(now)
-        if self.in_a_row == 1:
+        if self.in_a_row <= AT_ONCE:
             return 0.0
-        return float(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** (self.in_a_row - 2)))
+        doublings = min(self.in_a_row - AT_ONCE - 1, 16)
+        return float(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**doublings))
 
     def mended(self, now: float) -> None:
         self._mended = now

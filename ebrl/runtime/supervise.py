@@ -21,9 +21,8 @@ Invariants:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
@@ -32,7 +31,9 @@ from ebrl.errors import Diagnostic
 from ebrl.planner.layout import CLOCK_BEAT, CLOCK_RETIRE
 from ebrl.runtime.boot import Boot
 from ebrl.runtime.events import Events
+from ebrl.runtime.growth import too_large
 from ebrl.runtime.messages import EnvironmentFailed, Failed
+from ebrl.runtime.posts import Phase, Post
 from ebrl.runtime.processes import Child
 from ebrl.runtime.segments import ABSENT, Segments
 from ebrl.runtime.slab import Slab
@@ -46,46 +47,6 @@ GROWN_BYTES = (
     200 << 20
 )  # what a worker must have grown by to be blamed for a machine without memory
 LOW_MEMORY = 0.05
-
-
-class Phase(Enum):
-    """Of a post."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    ENDING = "ending"
-    CLEARING = "clearing"
-    RESTING = "resting"
-    RETIRED = "retired"
-
-
-@dataclass(slots=True)
-class Post:
-    """One worker's place in the run."""
-
-    boot: Boot
-    strikes: Strikes
-    child: Child | None = None
-    phase: Phase = Phase.RESTING
-    since: float = 0.0  # it is in this phase
-    was_ready: bool = False  # anyone at this post ever
-    retiring: bool = False
-    rest_until: float = 0.0
-    marked_ns: int = 0  # when its environments were taken out of service
-    failed_at: float = 0.0
-    stopped_since: float | None = None
-    resident_at_ready: int = 0
-
-    @property
-    def name(self) -> str:
-        return self.boot.name
-
-    @property
-    def what(self) -> str:
-        """The worker, as a message names it."""
-        if self.boot.role == "train":
-            return f"`{self.name}`"
-        return f"`{self.name}` (environments {self.boot.first}–{self.boot.last - 1})"
 
 
 class Host(Protocol):
@@ -153,15 +114,15 @@ class Supervisor:
         child.ready = True
         post.was_ready = True
         post.resident_at_ready = child.resident_bytes()
-        self._turn(post, Phase.RUNNING)
+        post.turn(Phase.RUNNING)
         post.strikes.mended(now)
-        if post.failed_at:
+        if post.failed_at is not None:
             seconds = now - post.failed_at
             self.recoveries_s.append(seconds)
             self.events.add(
                 "recovered", worker=post.name, pid=child.pid, recovery_s=round(seconds, 3)
             )
-            post.failed_at = 0.0
+            post.failed_at = None
 
     def environment_failed(self, told: EnvironmentFailed) -> None:
         """A simulate worker has thrown one environment away and is building another."""
@@ -235,7 +196,7 @@ class Supervisor:
                 if self._answered(post):
                     lost = self._reclaim(post, "worker-lost")
                     self.events.add("reclaimed", worker=post.name, steps=lost)
-                    self._turn(post, Phase.RESTING)
+                    post.turn(Phase.RESTING)
             case Phase.RESTING:
                 if now >= post.rest_until:
                     self._start(post)
@@ -250,7 +211,7 @@ class Supervisor:
             return
         if child.poll() == 0 and post.retiring:
             self.host.bury(child)
-            self._turn(post, Phase.RETIRED)
+            post.turn(Phase.RETIRED)
             self.events.add("retired", worker=post.name)
             return
         self.host.bury(child)  # what it told last comes first
@@ -277,15 +238,15 @@ class Supervisor:
         child, now = post.child, time.monotonic()
         assert child is not None
         rest_s = post.strikes.strike(now)
-        if not post.failed_at:
-            post.failed_at = now
+        if post.failed_at is None:
+            post.failed_at = post.stopped_since or now
         told = f": {failure.diagnostics[0].message}" if failure else ""
         last = "" if failure else child.last_lines()
         self.events.add("fault", f"{post.what} {how}{told}", worker=post.name, pid=child.pid)
         child.kill()
         post.stopped_since = None
         post.rest_until = now + rest_s
-        self._turn(post, Phase.ENDING)
+        post.turn(Phase.ENDING)
         if failure is not None and (failure.final or not post.was_ready):
             for each in failure.diagnostics:
                 self.host.give_up(each)
@@ -308,11 +269,11 @@ class Supervisor:
             self._out_of_service(post)
             post.marked_ns = time.monotonic_ns()
             host.ring_all()
-            self._turn(post, Phase.CLEARING)
+            post.turn(Phase.CLEARING)
             return
         if post.boot.role == "train":
             host.segments.give_back()
-        self._turn(post, Phase.RESTING)
+        post.turn(Phase.RESTING)
 
     def _answered(self, post: Post) -> bool:
         """Nobody is answering its environments any more."""
@@ -347,38 +308,9 @@ class Supervisor:
             self.restarts += 1
             post.boot = msgspec.structs.replace(post.boot, life=post.boot.life + 1)
         post.child = self.host.hatch(post.boot)
-        self._turn(post, Phase.STARTING)
-
-    def _turn(self, post: Post, phase: Phase) -> None:
-        post.phase, post.since = phase, time.monotonic()
-
-    # -- memory ----------------------------------------------------------------------------------
+        post.turn(Phase.STARTING)
 
     def _look_at_memory(self) -> None:
-        """A worker that has grown too large is replaced before the machine has no memory left."""
         running = [post for post in self.posts if post.phase is Phase.RUNNING]
-        sizes = {post.name: post.child.resident_bytes() for post in running if post.child}
-        limit = self.worker_memory_bytes
-        if limit is not None:
-            for post in running:
-                if sizes[post.name] > limit:
-                    self._too_large(post, sizes[post.name], f"more than the {_mb(limit)} allowed")
-            return
-        if self.available() >= LOW_MEMORY:
-            return
-        grown = {post.name: sizes[post.name] - post.resident_at_ready for post in running}
-        largest = max(running, key=lambda post: grown[post.name], default=None)
-        if largest is not None and grown[largest.name] > GROWN_BYTES:
-            self._too_large(largest, sizes[largest.name], "and the machine has no memory left")
-
-    def _too_large(self, post: Post, size: int, why: str) -> None:
-        began = _mb(post.resident_at_ready)
-        self.fault(post, f"grew from {began} to {_mb(size)} of memory of its own, {why}")
-
-
-def names(posts: Sequence[Post]) -> str:
-    return ", ".join(post.name for post in posts)
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"
+        for post, how in too_large(running, self.worker_memory_bytes, self.available()):
+            self.fault(post, how)
