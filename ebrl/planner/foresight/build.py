@@ -176,8 +176,8 @@ def _gates(world: World, discipline: Discipline, groups: int) -> list[Gate]:
         policy = world.first[envs[0]]
         assert isinstance(policy, GatedPolicy)
         size = math.ceil(len(envs) / groups)
-        if not discipline.merge:
-            size = min(size, policy.batch)
+        if discipline.together == "worker" and not discipline.merge:
+            size = min(size, policy.batch)  # as the runtime cuts its groups
         for begin in range(0, len(envs), size):
             some = envs[begin : begin + size]
             gate = Gate(policy, len(some))

@@ -21,7 +21,8 @@ FEWEST = 6  # updates that an interval is taken over
 class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One stage. `busy`: part of the time that a replica works, on average; `planned_busy`: what
     the plan says. `batch`: mean size of a call. `queue`: environments (or full segments, for the
-    learner) that wait, on average, at all replicas together."""
+    learner) that wait, on average, at all replicas together. `sms_busy`, `cores_busy`: SMs and
+    cores at work, on average."""
 
     name: str
     kind: str
@@ -31,6 +32,8 @@ class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     batch: float
     queue: float
     calls: int
+    sms_busy: float = 0.0
+    cores_busy: float = 0.0
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from ebrl.planner.foresight.outcome import Outcome, StageOutcome, throughput
 from ebrl.planner.foresight.tape import Tape
 from ebrl.planner.foresight.world import World
 from ebrl.planner.model.demand import demands
-from ebrl.planner.plan import Plan
+from ebrl.planner.plan import Plan, Replica, StagePlan
 from ebrl.trace import Trace
 
 UPDATES = 60  # to simulate where no length is given
@@ -194,6 +194,7 @@ def _stages(
     found = []
     for number, demand in enumerate(demands(plan.program)):
         planned = plan.stage(demand.name)
+        works = _works(world, planned, number, demand.learns, begun, now)
         mean = sum(each.busy for each in planned.replicas) / len(planned.replicas)
         if demand.learns:
             work = sum(b - a for a, b in zip(begun.ranks, now.ranks, strict=True)) / span
@@ -211,6 +212,20 @@ def _stages(
                 batch=row[3] / max(row[2], 1),
                 queue=row[4],
                 calls=int(row[2]),
+                sms_busy=sum(w * r.sms for w, r in works) / span,
+                cores_busy=sum(w * r.rated_cores for w, r in works) / span,
             )
         )
     return tuple(found)
+
+
+def _works(
+    world: World, planned: StagePlan, number: int, learns: bool, begun: Seen, now: Seen
+) -> list[tuple[float, Replica]]:
+    """(seconds at work, replica) of a stage."""
+    if learns:
+        pairs = zip(begun.ranks, now.ranks, strict=True)
+    else:
+        mine = [i for i, replica in enumerate(world.replicas) if replica.stage == number]
+        pairs = zip([begun.busy[i] for i in mine], [now.busy[i] for i in mine], strict=True)
+    return [(b - a, r) for (a, b), r in zip(pairs, planned.replicas, strict=True)]

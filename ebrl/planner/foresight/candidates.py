@@ -1,0 +1,164 @@
+"""What a strategy chooses among: the planner's best plans under its restriction, for several
+numbers of environments, of simulating processes and of pipeline stages.
+
+The closed form of a plan knows no lockstep and no queues, so the choice among these is left to the
+simulation. Invariant: no strategy has more to choose from than ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from ebrl.errors import EbrlError
+from ebrl.frontend.program import Program
+from ebrl.planner.compile import compile
+from ebrl.planner.foresight import restrict
+from ebrl.planner.foresight.strategies import Strategy
+from ebrl.planner.hardware import Cluster
+from ebrl.planner.layout import segments_per_batch
+from ebrl.planner.model.request import CompileOptions, pinned
+from ebrl.planner.plan import Pin, Plan
+from ebrl.planner.profile import Point
+from ebrl.planner.proof.verify import nodes_of
+
+EVEN_COUNTS = 3  # numbers of environments that divide a batch, the largest ones
+Counts = list[int | None]
+
+
+def candidates(
+    strategy: Strategy,
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+) -> Iterator[Plan]:
+    """Plans to simulate, in no order; none where nothing fits."""
+    eta = 0 if strategy.synchronous else options.max_staleness
+    base = replace(options, max_staleness=eta, alternatives=False)
+    for groups in strategy.groups:
+        for count in _counts(strategy, program, base):
+            for processes in _processes(program, cluster, count, base):
+                wanted = replace(
+                    base,
+                    groups=groups,
+                    pins=base.pins + _pins(program, count, processes),
+                )
+                yield from _plans(strategy, program, cluster, points, wanted)
+
+
+def _counts(strategy: Strategy, program: Program, options: CompileOptions) -> Counts:
+    """Numbers of environments: the planner's choice and the most, or the largest that divide a
+    batch."""
+    assert program.environment is not None
+    low, high = program.environment.min_count, program.environment.max_count
+    if low == high or _holder(program, options, "environments") is not None:
+        return [None]
+    if strategy.counts == "free":
+        return [None, high]
+    segments = segments_per_batch(program)
+    even = [n for n in range(low, min(high, segments) + 1) if segments % n == 0]
+    return list(reversed(even[-EVEN_COUNTS:])) or [None]
+
+
+def _processes(
+    program: Program, cluster: Cluster, count: int | None, options: CompileOptions
+) -> Counts:
+    """Simulating processes: the planner's choice, and one an environment as far as there are
+    cores; on devices alone there is nothing to choose."""
+    assert program.environment is not None
+    cores = sum(n.count * max(0, n.cores - n.devices) for n in cluster.nodes)
+    most = min(count or program.environment.max_count, cores)
+    on_cores = any("cpu" in stage.runs_on for stage in program.of_kind("simulate"))
+    if not on_cores or most < 2 or _holder(program, options, "replicas") is not None:
+        return [None]
+    return [None, most]
+
+
+def _holder(program: Program, options: CompileOptions, key: str) -> float | None:
+    return next(
+        (
+            value
+            for stage in program.of_kind("simulate")
+            if (value := pinned(options.pins, stage.name, key)) is not None
+        ),
+        None,
+    )
+
+
+def _pins(program: Program, count: int | None, processes: int | None) -> tuple[Pin, ...]:
+    stage = program.of_kind("simulate")[0].name
+    found = []
+    if count is not None:
+        found.append(Pin(stage=stage, key="environments", value=count))
+    if processes is not None:
+        found.append(Pin(stage=stage, key="replicas", value=processes))
+    return tuple(found)
+
+
+def _plans(
+    strategy: Strategy,
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+) -> Iterator[Plan]:
+    if strategy.restriction is not None:
+        yield from restrict.plans(program, cluster, points, options, strategy.restriction)
+        return
+    # Everything is allowed, so what others choose is, too.
+    free = [_compiled(program, cluster, points, options)]
+    for restriction in (restrict.whole_devices, restrict.rollout_apart):
+        free += restrict.plans(program, cluster, points, options, restriction)
+    for plan in free:
+        if plan is not None and strategy.pooled:
+            yield plan
+        elif plan is not None:
+            yield from _unpooled(plan, program, cluster, points, options)
+
+
+def _compiled(
+    program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
+) -> Plan | None:
+    try:
+        return compile(program, cluster, points, options=options)
+    except EbrlError:
+        return None
+
+
+def _unpooled(
+    plan: Plan,
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+) -> Iterator[Plan]:
+    """The plan, or one with fewer simulating processes, so that each has cores of its own."""
+    over = overdrawn(plan)
+    if over <= 0:
+        yield plan
+        return
+    stage = program.of_kind("simulate")[0].name
+    here = [r for r in plan.stage(stage).replicas if r.device is None]
+    fewer = len(here) - over
+    if fewer < 1 or pinned(options.pins, stage, "replicas") is not None:
+        return
+    pins = (*options.pins, Pin(stage=stage, key="replicas", value=fewer))
+    again = _compiled(program, cluster, points, replace(options, pins=pins))
+    if again is not None and overdrawn(again) <= 0:
+        yield again
+
+
+def overdrawn(plan: Plan) -> int:
+    """Cores that are lacking, over all nodes, if every process kept whole cores to itself."""
+    lacking = 0
+    for name, node in nodes_of(plan).items():
+        kept = sum(
+            max(1, -int(-r.rated_cores // 1))
+            for stage in plan.stages
+            for r in stage.replicas
+            if r.node == name
+        )
+        lacking += max(0, kept - node.cores)
+    return lacking
