@@ -34,7 +34,7 @@ setup: .venv/installed
 
 demo: setup
 	$(BIN)/ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-	$(BIN)/ebrl execute plan.json --steps 80000 --seconds 350 --logdir $(RUN)
+	$(BIN)/ebrl execute plan.json --steps 120000 --seconds 350 --logdir $(RUN)
 	$(BIN)/ebrl report plan.json --run $(RUN) -o report.html
 
 test: setup

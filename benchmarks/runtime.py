@@ -29,7 +29,7 @@ PEERS = {
     "cartpole": ("sb3", "sample_factory", "cleanrl_envpool", "torchrl"),
     "pushcube": ("sb3",),
 }
-STEPS = {"cartpole": 300_000, "pushcube": 32_768}  # long enough that filling the pipeline is little
+STEPS = {"cartpole": 300_000, "pushcube": 65_536}  # long enough that filling the pipeline is little
 PEER_STEPS = {"cartpole": 60_000, "pushcube": 12_288}
 FLOORS = {("cartpole", "sb3"): 3.0, ("cartpole", "sample_factory"): 1.5, ("pushcube", "sb3"): 1.5}
 

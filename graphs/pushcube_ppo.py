@@ -1,7 +1,7 @@
 """PushCube from state: a robot arm learns to push a cube onto a target, on this machine's cores.
 
 ebrl plan graphs/pushcube_ppo.py --cluster local -o plan.json
-ebrl execute plan.json --steps 80000
+ebrl execute plan.json --steps 120000
 """
 
 import ebrl
@@ -10,7 +10,7 @@ from ebrl.stages import PPO, ManiSkill, MLPPolicy
 graph = ebrl.Graph("pushcube-ppo")
 sim = graph.simulate(
     ManiSkill("PushCube-v1", obs="state", control_mode="pd_ee_delta_pos", ik="jacobian"),
-    envs=32,
+    envs=16,  # half of the 32 segments in a batch: admission never holds one back
 )
 act = graph.generate(MLPPolicy(hidden=(128, 128), log_std_init=-0.7, normalise_obs=True))
 ppo = graph.train(

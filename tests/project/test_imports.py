@@ -40,7 +40,7 @@ RULES = {
         ("ebrl.errors", "ebrl.frontend"), frozenset({"numpy", "networkx", "msgspec"}), HEAVY
     ),
     "ebrl.planner": Rule(
-        ("ebrl.errors", "ebrl.frontend", "ebrl.planner", "ebrl.__version__"),
+        ("ebrl.errors", "ebrl.frontend", "ebrl.planner", "ebrl.trace", "ebrl.__version__"),
         frozenset(
             {
                 "numpy",
@@ -62,8 +62,11 @@ RULES = {
             "ebrl.errors",
             "ebrl.runtime",
             "ebrl.stages.protocols",
+            "ebrl.trace",
             "ebrl.planner.compile",
             "ebrl.planner.detect",
+            "ebrl.planner.foresight.conditions",
+            "ebrl.planner.foresight.script",
             "ebrl.planner.hardware",
             "ebrl.planner.layout",
             "ebrl.planner.model.request",
