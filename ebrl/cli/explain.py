@@ -27,9 +27,10 @@ def explain(
       ebrl explain plan.json --no-marginal --json
     """
     from ebrl.planner.plan import read
+    from ebrl.planner.proof.verify import sound
     from ebrl.planner.telling.explain import explain as reason
 
-    found = read(plan)
+    found = sound(read(plan), str(plan))
     told = reason(found, marginals=marginal)
     if as_json:
         import msgspec

@@ -35,8 +35,9 @@ def launch(
 
     from ebrl.planner import launch as scripts
     from ebrl.planner.plan import read
+    from ebrl.planner.proof.verify import sound
 
-    made = read(plan)
+    made = sound(read(plan), str(plan))
     written = scripts.write(made, target, output, options=scripts.Options(image=image, time=time))
     if scripts.needs_ray(made, target) and not _has_engines():
         typer.echo(

@@ -69,7 +69,7 @@ def plan(
     other hardware the shipped profiles and declared work are used, and what is estimated says so.
     """
     from ebrl.planner.model.request import CompileOptions, objective, parse_pin
-    from ebrl.planner.plan import encode
+    from ebrl.planner.plan import write
     from ebrl.planner.prepare import Request, prepare
 
     options = CompileOptions(
@@ -83,7 +83,7 @@ def plan(
         Request(graph=graph, cluster=cluster, profiles=tuple(profile or ()), options=options),
         calibrate=_calibrate,
     )
-    _write(output, encode(made))
+    write(made, output)
     if as_json:
         import msgspec
 
@@ -102,20 +102,6 @@ def _calibrate(program: Program, graph: Path) -> tuple[tuple[Point, ...], int]:
         program, graph, cache=cache_folder(), say=lambda text: typer.echo(text, err=True)
     )
     return found.points, found.weights_bytes
-
-
-def _write(path: Path, data: bytes) -> None:
-    from ebrl.errors import PlanError
-
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise PlanError(
-            "plan-unwritable",
-            f"cannot write the plan: {error.strerror}",
-            where=str(path),
-            hint="name another file with -o",
-        ) from error
 
 
 def _tell(plan: Plan, path: Path) -> None:

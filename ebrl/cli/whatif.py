@@ -35,11 +35,12 @@ def whatif(
       ebrl whatif plan.json --cluster '4*(h100x8)' -o new.json
     """
     from ebrl.planner.cluster import parse
-    from ebrl.planner.plan import encode, read
+    from ebrl.planner.plan import read, write
+    from ebrl.planner.proof.verify import sound
     from ebrl.planner.telling.diff import diff
     from ebrl.planner.telling.whatif import Change, what_if
 
-    before = read(plan)
+    before = sound(read(plan), str(plan))
     change = Change(
         gpus=gpus,
         cores=cores,
@@ -53,7 +54,7 @@ def whatif(
         raise typer.BadParameter("say what should change, for example --gpus +1")
     after = what_if(before, change)
     if output is not None:
-        output.write_bytes(encode(after))
+        write(after, output)
     old, new = (each.prediction.throughput_env_steps_per_s for each in (before, after))
     if as_json:
         import msgspec

@@ -46,7 +46,7 @@ def compile(
     best, seconds = search_all(program, cluster, points, options)
     if best is None:
         raise explain_infeasible(program, cluster, points, options)
-    others = consider(options, best) if options.alternatives else ()
+    others = consider(program, cluster, points, options, best) if options.alternatives else ()
     plan = assemble.plan(program, cluster, points, options, best, others)
     faults = verify(plan)
     assert not faults, "\n".join(str(fault) for fault in faults)

@@ -18,7 +18,7 @@ from ebrl.frontend.program import Program as Program  # noqa: PLC0414 (the runti
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.profile import Point
 
-__all__ = ["Plan", "Program", "encode", "read"]  # Program: the runtime knows no frontend
+__all__ = ["Plan", "Program", "encode", "read", "write"]  # Program: the runtime knows no frontend
 
 FORMAT: Literal["ebrl-plan/1"] = "ebrl-plan/1"
 Source = Literal["measured", "published", "estimated"]
@@ -183,6 +183,19 @@ def canonical(plan: Plan) -> Plan:
 def encode(plan: Plan) -> bytes:
     """JSON, indented, with a trailing newline."""
     return msgspec.json.format(msgspec.json.encode(canonical(plan)), indent=2) + b"\n"
+
+
+def write(plan: Plan, path: Path) -> None:
+    """Into a file, or a PlanError."""
+    try:
+        path.write_bytes(encode(plan))
+    except OSError as error:
+        raise PlanError(
+            "plan-unwritable",
+            f"cannot write the plan: {error.strerror}",
+            where=str(path),
+            hint="name another file with -o",
+        ) from error
 
 
 def read(path: Path) -> Plan:

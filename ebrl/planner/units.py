@@ -1,4 +1,4 @@
-"""Quantities as people write them: "64GB", "1.5 TiB", "200 Gbit/s"."""
+"""Quantities as people read and write them: "64GB", "1.5 TiB", "200 Gbit/s"."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def read_bytes_per_s(text: str) -> float | None:
         return None
     rate = _scaled(match)
     return (rate / 8 if match["unit"].lower() == "bit" else rate) or None
+
+
+def three_digits(value: float) -> str:
+    """A number with about three digits and no exponent: 1.25, 12.5, 1,250."""
+    text = f"{value:.3g}"
+    return f"{float(text):,.0f}" if "e" in text and abs(value) >= 1 else text
+
+
+def write_bytes(value: float) -> str:
+    """Bytes with three digits and the unit that suits them."""
+    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= factor * 0.9995:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.0f} B"
 
 
 def _scaled(match: re.Match[str]) -> float:

@@ -171,18 +171,34 @@ def read(space: Space, k: int, made: Built, outcome: Outcome, at: int = 0) -> No
             on_cores += [Busy(j, works / count)] * count
     seated = {each.on_device[o].stage for pattern in hand for o in pattern.members}
     idle = not turning and not any(space.demand(stage).loop for stage in seated)
+    shares = tuple(
+        tuple(Busy(o, busy_of(made, values, at, pattern, o)) for o in pattern.members)
+        for pattern in hand
+    )
+    ease = 1 / _overfull(space, k, hand, shares)
     return NodeFill(
         k=k,
         patterns=tuple(hand),
-        device_busy=tuple(
-            tuple(Busy(o, busy_of(made, values, at, pattern, o)) for o in pattern.members)
-            for pattern in hand
-        ),
-        on_cores=tuple(on_cores),
-        rollout=0.0 if idle else rollout,
-        learner=_learner(made, values, at),
+        device_busy=tuple(tuple(Busy(b.option, b.busy * ease) for b in each) for each in shares),
+        on_cores=tuple(Busy(b.option, b.busy * ease) for b in on_cores),
+        rollout=0.0 if idle else rollout * ease,
+        learner=_learner(made, values, at) * ease,
         environments=0 if idle else round(values[made.environments[at]]),
     )
+
+
+def _overfull(
+    space: Space, k: int, hand: Sequence[Pattern], works: Sequence[Sequence[Busy]]
+) -> float:
+    """How much more than all its time the fullest device is busy, by what a solver misses of a row;
+    a node that does everything so much slower keeps to its time."""
+    most = 1.0
+    for pattern, busy in zip(hand, works, strict=True):
+        met = [b.busy for b in busy if not space.apart(space.classes[k].on_device[b.option])]
+        apart = [b.busy for b in busy if space.apart(space.classes[k].on_device[b.option])]
+        full = math.fsum(met) if pattern.turns else max(met, default=0.0)
+        most = max(most, full * pattern.slowdown, *apart)
+    return most
 
 
 def _learner(made: Built, values: Sequence[float], at: int) -> float:

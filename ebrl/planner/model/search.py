@@ -69,7 +69,7 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
         space = replace(space, classes=tuple(_first(space, each) for each in space.classes))
     listed = closed or _listed(space)
     worths = () if listed else tuple(Worths(space, k) for k in range(len(space.classes)))
-    scale = _scale(space)
+    scale = scale_of(space)
     nothing = Relaxed(
         space=space,
         feasible=False,
@@ -90,7 +90,7 @@ def relax(space: Space, *, closed: bool = False) -> Relaxed:
                 return replace(nothing, seconds=time.perf_counter() - begun)
             space, tried = found, True
             continue
-        more = _tangents(made, outcome, TOLERANCE)
+        more = tangents_of(made, outcome, TOLERANCE)
         tangents += more
         prices = {row: outcome.duals[number] for row, number in made.rows.items()}
         entered = 0
@@ -134,7 +134,7 @@ def _feasible(
     return None
 
 
-def _scale(space: Space) -> float:
+def scale_of(space: Space) -> float:
     """Environment steps a second of one replica of the scarcest stage: then the numbers of the
     model are about as large as its counts."""
     least = math.inf
@@ -305,14 +305,14 @@ def _integers(
             node_limit=effort,
             presolve=False,
         )
-        more = _tangents(made, outcome, max(TOLERANCE, resolution / 8))
+        more = tangents_of(made, outcome, max(TOLERANCE, resolution / 8))
         if not more or outcome.status in ("time limit", "effort limit"):
             break
         tangents += more
     return made, outcome
 
 
-def _tangents(made: Built, outcome: Outcome, tolerance: float) -> tuple[Cut, ...]:
+def tangents_of(made: Built, outcome: Outcome, tolerance: float) -> tuple[Cut, ...]:
     """Cuts at the solution, if it promises more than the curve gives there."""
     space = made.space
     if space.mode is None or not outcome.values:

@@ -8,10 +8,11 @@ proof.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ebrl.errors import Diagnostic
+from ebrl.errors import Diagnostic, PlanError
 from ebrl.frontend.program import StageProgram
 from ebrl.planner import layout, profile
 from ebrl.planner.hardware import NodeClass
@@ -21,6 +22,9 @@ from ebrl.planner.model.learning import Mode, modes, published_bytes, throughput
 from ebrl.planner.plan import Plan
 from ebrl.planner.proof import capacity
 from ebrl.planner.proof.book import Book
+
+Home = tuple[int, int, str]  # [first, last) environment, and the node that they are on
+SHOWN = 4  # faults that are told
 
 
 def verify(plan: Plan) -> tuple[Diagnostic, ...]:
@@ -63,6 +67,10 @@ def _identities(plan: Plan, book: Book) -> None:
     book.expect(
         [stage.name for stage in plan.stages] == names, "stages", f"the graph's stages are {names}"
     )
+    for edge in plan.program.edges:
+        ends = {edge.source.split(".")[0], edge.target.split(".")[0]}
+        where = f"{edge.source} >> {edge.target}"
+        book.expect(ends <= {*names}, "edges", "it joins no two stages of the graph", where)
     for stage in plan.stages:
         where = f"stages.{stage.name}"
         book.expect(len(stage.replicas) > 0, "no-replica", "nothing runs it", where)
@@ -79,7 +87,7 @@ def _environments(plan: Plan, book: Book) -> None:
         low, high = (pins[0], pins[0]) if pins else (low, high)
         book.expect(low <= count <= high, "environments", f"{count} is not within {low}–{high}")
     flight = 0.0
-    homes: list[str] = [""] * count
+    homes: list[Home] = []
     for demand in demands(program):
         if not demand.loop:
             continue
@@ -87,6 +95,7 @@ def _environments(plan: Plan, book: Book) -> None:
         wanted: dict[str, int] = defaultdict(int)
         given: dict[str, int] = defaultdict(int)
         expected = 0
+        served: list[Home] = []
         for replica in sorted(plan.stage(demand.name).replicas, key=lambda r: r.environments or ()):
             flight += replica.busy * replica.batch
             first, last = replica.environments or (0, 0)
@@ -100,18 +109,40 @@ def _environments(plan: Plan, book: Book) -> None:
             given[replica.node] += last - first
             alone = demand.holds and replica.device is None
             wanted[replica.node] += 1 if alone else groups * replica.batch
-            for environment in range(max(first, 0), min(last, count)):
-                home = homes[environment] = homes[environment] or replica.node
-                if home != replica.node:
-                    text = f"environment {environment} is on {home} and on {replica.node}"
-                    book.expect(False, "locality", text, where)
+            served.append((first, last, replica.node))
         book.expect(expected == count, "environments", f"{expected} of {count} served", where)
         for node, number in wanted.items():
             book.at_most(number, given[node], "groups", f"environments on {node}", where)
+        homes = homes or _by_node(served)
+        _stay_home(served, homes, book, where)
     book.at_most(flight, count, "little", "environments in flight")
     if program.training is not None and flight:
         limit = max(1, plan.max_staleness) * layout.segments_per_batch(program)
         book.at_most(flight, limit, "staleness", "environments in flight under the staleness bound")
+
+
+def _by_node(served: Sequence[Home]) -> list[Home]:
+    """Neighbours on one node made one."""
+    found: list[Home] = []
+    for first, last, node in served:
+        if found and found[-1][2] == node and found[-1][1] == first:
+            found[-1] = (found[-1][0], last, node)
+        else:
+            found.append((first, last, node))
+    return found
+
+
+def _stay_home(served: Sequence[Home], homes: Sequence[Home], book: Book, where: str) -> None:
+    """No replica serves environments of another node."""
+    starts = [home[0] for home in homes]
+    for first, last, node in served:
+        home = homes[max(0, bisect_right(starts, first) - 1)]
+        book.expect(
+            home[2] == node and last <= home[1],
+            "locality",
+            f"environments [{first}, {last}) are on {home[2]} up to {home[1]}, and on {node}",
+            where,
+        )
 
 
 def _rates(plan: Plan, nodes: Mapping[str, NodeClass], book: Book) -> None:
@@ -155,8 +186,10 @@ def _supply(
         key = (place, replica.sms, replica.rated_cores, replica.batch)
         if key not in times:
             time = clock.of(demand.stage, device)
-            estimate = time and ask(time, replica.sms, replica.rated_cores, replica.batch)
-            times[key] = float(estimate.median_s) if estimate else None
+            times[key] = None
+            if time is not None and (device is None or replica.sms > 0):
+                estimate = ask(time, replica.sms, replica.rated_cores, replica.batch)
+                times[key] = float(estimate.median_s) if estimate is not None else None
         seconds = times[key]
         if seconds is None:
             where = f"stages.{demand.name}.replicas[{replica.index}]"
@@ -228,4 +261,23 @@ def _buffers(plan: Plan, book: Book) -> None:
         f"{plan.buffers.segments} segments in {plan.buffers.slab_bytes} bytes; the graph needs "
         f"{segments} in {total}",
         "buffers",
+    )
+
+
+def sound(plan: Plan, where: str) -> Plan:
+    """The plan, or a PlanError with what it breaks: a file may have been edited."""
+    try:
+        faults = verify(plan)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        # Checks lean on one another; what one would need may be what another has not got to yet.
+        faults = (Diagnostic(code="unreadable", message=f"{type(error).__name__}: {error}"),)
+    if not faults:
+        return plan
+    told = [f"{each.where}: {each.message}" if each.where else each.message for each in faults]
+    more = f", and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    raise PlanError(
+        "plan-inconsistent",
+        f"the plan contradicts itself: {'; '.join(told[:SHOWN])}{more}",
+        where=where,
+        hint="the file was edited, or written by another version; plan again",
     )

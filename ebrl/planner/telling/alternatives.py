@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
+from ebrl.errors import InfeasibleError
+from ebrl.frontend.program import Program
 from ebrl.planner.binding.result import Result
+from ebrl.planner.hardware import Cluster
 from ebrl.planner.model import patterns, pricing, search
 from ebrl.planner.model.allocation import Relaxed
 from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.model.space import ClassSpace, Pattern, Space
+from ebrl.planner.model.spaces import spaces
 from ebrl.planner.model.worths import Worths
 from ebrl.planner.plan import Alternative
+from ebrl.planner.profile import Point
+from ebrl.planner.telling import splits
 
 Restriction = Callable[[Space, ClassSpace], tuple[Pattern, ...]]
 SECONDS = 5.0  # for the integer program of one alternative, at most
@@ -27,49 +34,84 @@ PROMISING = 60  # patterns of an alternative
 RESOLUTION, EFFORT = 1e-2, 20  # a rough answer will do for what is not chosen
 
 
-def consider(options: CompileOptions, best: Result) -> tuple[Alternative, ...]:
-    """Collocated whole GPUs, disaggregated whole GPUs, an even split; on cores alone, nothing."""
+def consider(
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+    best: Result,
+) -> tuple[Alternative, ...]:
+    """On devices: collocated whole GPUs, disaggregated whole GPUs, an even split. On cores alone:
+    an even split, whole cores. On both, the other schedule."""
     assert best.found.allocation is not None
     space = best.found.allocation.space
-    if not any(each.on_device for each in space.classes) or options.objective != "throughput":
+    if options.objective != "throughput":
         return ()
     rate = best.binding.throughput
-    used = [
-        {pattern for node in best.binding.nodes if node.k == k for pattern in node.patterns}
-        for k in range(len(space.classes))
-    ]
-    return tuple(
-        _alternative(name, space, used, restriction, rate, why)
+    found: list[Alternative] = []
+    if any(each.on_device for each in space.classes):
+        used = [
+            {pattern for node in best.binding.nodes if node.k == k for pattern in node.patterns}
+            for k in range(len(space.classes))
+        ]
         for name, restriction, why in (
             ("collocated", collocated, "every GPU alike, all stages taking turns on it"),
             ("disaggregated", disaggregated, "each GPU for one stage, in the best ratio"),
             ("hybrid", hybrid, "whole GPUs, for one stage or in turns"),
             ("even split", even, "all stages on every GPU, equal shares of its SMs"),
+        ):
+            own = restriction is hybrid and _on_whole_devices(used, space)
+            value = rate if own else restricted(space, restriction)
+            found.append(_alternative(name, value, rate, why))
+    else:
+        found.append(
+            _alternative("even split", splits.even(space), rate, "an equal share of the cores each")
         )
-    )
+        found.append(
+            _alternative("whole cores", splits.whole(space), rate, "each core for one stage alone")
+        )
+    if space.schedule == "asynchronous" and space.mode is not None:
+        value = _alternating(program, cluster, points, options, space)
+        what = "rollout and training in turn (max_staleness 0), at most"
+        found.append(_alternative("alternating", value, rate, what))
+    return tuple(found)
 
 
-def _alternative(
-    name: str,
-    space: Space,
-    used: Sequence[set[Pattern]],
-    restriction: Restriction,
-    rate: float,
-    what: str,
-) -> Alternative:
-    own = restriction is hybrid and _on_whole_devices(used, space)
-    value = rate if own else restricted(space, restriction)
+def _alternative(name: str, value: float | None, rate: float, what: str) -> Alternative:
+    """An alternative beside the plan's rate."""
     if value is None:
         return Alternative(name=name, throughput_env_steps_per_s=None, why=what)
     if value >= rate * (1 - 1e-3):
         return Alternative(
             name=name, throughput_env_steps_per_s=min(value, rate), why=f"{what}: no better"
         )
-    return Alternative(
-        name=name,
-        throughput_env_steps_per_s=value,
-        why=f"{what}: {1 - value / rate:.0%} less",
-    )
+    less = 1 - value / rate
+    digits = f"{less:.0%}" if less >= 0.01 else f"{less:.1%}"
+    return Alternative(name=name, throughput_env_steps_per_s=value, why=f"{what}: {digits} less")
+
+
+def _alternating(
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+    space: Space,
+) -> float | None:
+    """What rollout and training in turn could reach at most, the learner spread as in the plan."""
+    asked = msgspec.structs.replace(options, max_staleness=0)
+    best = 0.0
+    try:
+        for same in spaces(program, cluster, points, asked):
+            mode = same[0].mode
+            if mode is None or space.mode is None:
+                continue
+            if (mode.hardware, mode.span) != (space.mode.hardware, space.mode.span):
+                continue
+            relaxed = search.relax(same[-1])
+            best = max(best, relaxed.bound if relaxed.feasible else 0.0)
+    except InfeasibleError:  # no number of environments divides an update
+        return None
+    return best or None
 
 
 def _on_whole_devices(used: Sequence[set[Pattern]], space: Space) -> bool:

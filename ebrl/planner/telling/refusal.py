@@ -14,6 +14,7 @@ from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.portfolio import throughput_bound
 from ebrl.planner.profile import Point
 from ebrl.planner.telling.elastic import relaxations
+from ebrl.planner.units import write_bytes
 
 
 def check_known(
@@ -94,7 +95,7 @@ def too_large(program: Program, cluster: Cluster, points: tuple[Point, ...]) -> 
                 continue
             most = max(n.ram_bytes for n in cluster.nodes)
             needs.append(
-                f"{_least_ram(clock, demand) / 1e9:.3g} GB of RAM (a node has {most / 1e9:.3g})"
+                f"{write_bytes(_least_ram(clock, demand))} of RAM (a node has {write_bytes(most)})"
             )
         fits = False
         for node in cluster.nodes:
@@ -106,8 +107,8 @@ def too_large(program: Program, cluster: Cluster, points: tuple[Point, ...]) -> 
             needed = device_bytes(time, node.device, cores, 1, stage.work, shards=shards)
             fits = fits or needed <= node.device.memory_bytes
             needs.append(
-                f"{needed / 1e9:.3g} GB of device memory (one {node.device.name} has "
-                f"{node.device.memory_bytes / 1e9:.3g})"
+                f"{write_bytes(needed)} of device memory (one {node.device.name} has "
+                f"{write_bytes(node.device.memory_bytes)})"
             )
         if needs and not fits:
             spread = " even with its state spread over all ranks" if demand.learns else ""
@@ -120,8 +121,8 @@ def too_large(program: Program, cluster: Cluster, points: tuple[Point, ...]) -> 
         least = each * environments.min_count
         if "gpu" not in demand.stage.runs_on and least > ram:
             found.append(
-                f"{environments.min_count} environments of {demand.name} take {least / 1e9:.3g} GB "
-                f"of RAM, and all nodes together have {ram / 1e9:.3g}"
+                f"{environments.min_count} environments of {demand.name} take "
+                f"{write_bytes(least)} of RAM, and all nodes together have {write_bytes(ram)}"
             )
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ebrl.planner.plan import Plan, StagePlan
+from ebrl.planner.units import three_digits, write_bytes
 
 
 class StageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,17 +83,9 @@ def summary(plan: Plan, path: str) -> dict[str, object]:
 def seconds(value: float) -> str:
     """A time with three digits and the unit that suits it."""
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if value * factor >= 1 or unit == "µs":
-            return f"{value * factor:.3g} {unit}"
+        if value * factor >= 0.9995 or unit == "µs":
+            return f"{three_digits(value * factor)} {unit}"
     raise AssertionError
-
-
-def size(value: float) -> str:
-    """Bytes with three digits and the unit that suits them."""
-    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.0f} B"
 
 
 HEADINGS = ("stage", "replicas", "device", "SMs", "cores", "batch", "time", "busy", "source")
@@ -105,7 +98,7 @@ def cells(row: StageRow) -> Sequence[str]:
         str(row.replicas),
         row.device,
         str(row.sms) if row.sms else "-",
-        f"{row.cores:.4g}",
+        f"{round(row.cores, 1):,g}" if row.cores >= 100 else f"{row.cores:.4g}",
         str(row.batch),
         seconds(row.seconds),
         f"{row.utilisation:.0%}",
@@ -147,7 +140,7 @@ def told(plan: Plan, path: object) -> list[str]:
         f"bottleneck  {said.bottleneck}: {said.why}",
         f"in flight   {plan.environments.count} environments in {plan.environments.groups} "
         f"group{'s' if plan.environments.groups > 1 else ''}, {buffers.segments} segments of "
-        f"{size(buffers.segment_bytes)}, {size(buffers.slab_bytes)} shared",
+        f"{write_bytes(buffers.segment_bytes)}, {write_bytes(buffers.slab_bytes)} shared",
     ]
     for each in plan.alternatives:
         rate = each.throughput_env_steps_per_s

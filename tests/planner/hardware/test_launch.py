@@ -18,6 +18,7 @@ from ebrl.errors import PlanError
 from ebrl.planner import launch
 from ebrl.planner.plan import Plan, encode
 from tests.planner.hardware import plans
+from tests.planner.model.test_properties import gpu_plan
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: list[tuple[str, launch.Target, Plan]] = [
@@ -198,7 +199,7 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
 
 def test_a_job_of_many_nodes_starts_ray_everywhere_and_the_plan_once(tmp_path: Path) -> None:
     launch.write(plans.many_nodes(), "slurm", tmp_path)
-    stand_in(tmp_path, "srun", 'echo "$@" >> "$LOG"; [[ "$*" != *"ray start"* ]] || exec sleep 60')
+    stand_in(tmp_path, "srun", 'echo "$@" >> "$LOG"; [[ "$*" != *"ray start"* ]] || exec sleep 30')
     stand_in(tmp_path, "scontrol", 'printf "%s\\n" ${3//,/ }')
     stand_in(tmp_path, "ray", "exit 0")
     stand_in(tmp_path, "df", "echo Avail; echo 999999")
@@ -325,7 +326,7 @@ def test_where_nothing_is_shared_mps_is_refused() -> None:
 
 def test_the_command_writes_scripts_and_the_plan_beside_them(tmp_path: Path, python: str) -> None:
     file = tmp_path / "plan.json"
-    file.write_bytes(encode(plans.one_node()))
+    file.write_bytes(encode(gpu_plan(1, 2)))
     command = [python, "-m", "ebrl", "launch", str(file), "--target", "slurm", "--json"]
     done = subprocess.run(
         [*command, "-o", str(tmp_path / "out")], capture_output=True, text=True, check=True

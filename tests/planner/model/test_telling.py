@@ -93,7 +93,7 @@ def test_a_stage_that_fits_nowhere_is_told_with_its_arithmetic():
     error = caught.value
     assert error.code == "too-large"
     assert error.exit_code == 3
-    assert "generate needs 92.5 GB of device memory (one t4 has 16.1)" in str(error)
+    assert "generate needs 92.5 GB of device memory (one t4 has 16.1 GB)" in str(error)
     assert "128 GB more memory on each GPU" in error.diagnostics[0].hint
 
 
