@@ -31,6 +31,7 @@ COMMANDS = (
     "diff",
     "whatif",
     "simulate",
+    "compare",
     "execute",
     "report",
     "clusters",

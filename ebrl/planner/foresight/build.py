@@ -69,7 +69,7 @@ def build(plan: Plan, conditions: Conditions, discipline: Discipline) -> World:
     everyone = seats(plan, conditions)
     _loop(plan, world, conditions, discipline, order, everyone, sharing)
     _services(plan, world, conditions, everyone, sharing)
-    world.learner = _learner(plan, world, conditions, everyone, sharing)
+    world.learner = _learner(plan, world, conditions, discipline, everyone, sharing)
     if conditions.transport:
         world.links = _links(plan)
     return world
@@ -213,7 +213,12 @@ def _services(
 
 
 def _learner(
-    plan: Plan, world: World, conditions: Conditions, everyone: Sequence[Seat], sharing: Given
+    plan: Plan,
+    world: World,
+    conditions: Conditions,
+    discipline: Discipline,
+    everyone: Sequence[Seat],
+    sharing: Given,
 ) -> Learner:
     ranks = []
     for seat in (each for each in everyone if each.demand.learns):
@@ -238,6 +243,7 @@ def _learner(
         reduce_s=reduce_s,
         publish_s=publish_s,
         fresh=plan.max_staleness if conditions.admission else None,
+        patient=not discipline.rounds,
     )
 
 

@@ -19,6 +19,7 @@ from ebrl.planner.foresight.strategies import Strategy
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.layout import segments_per_batch
 from ebrl.planner.model.request import CompileOptions, pinned
+from ebrl.planner.model.spaces import in_flight, staleness
 from ebrl.planner.plan import Pin, Plan
 from ebrl.planner.profile import Point
 from ebrl.planner.proof.verify import nodes_of
@@ -49,14 +50,15 @@ def candidates(
 
 
 def _counts(strategy: Strategy, program: Program, options: CompileOptions) -> Counts:
-    """Numbers of environments: the planner's choice and the most, or the largest that divide a
-    batch."""
+    """Numbers of environments: the planner's choice, as many as staleness lets be under way at
+    once, and the most; or the largest that divide a batch."""
     assert program.environment is not None
     low, high = program.environment.min_count, program.environment.max_count
     if low == high or _holder(program, options, "environments") is not None:
         return [None]
     if strategy.counts == "free":
-        return [None, high]
+        under_way = int(in_flight(program, staleness(program, options), high))
+        return [None, *sorted({n for n in (under_way, high) if low <= n <= high})]
     segments = segments_per_batch(program)
     even = [n for n in range(low, min(high, segments) + 1) if segments % n == 0]
     return list(reversed(even[-EVEN_COUNTS:])) or [None]
@@ -107,10 +109,14 @@ def _plans(
     if strategy.restriction is not None:
         yield from restrict.plans(program, cluster, points, options, strategy.restriction)
         return
-    # Everything is allowed, so what others choose is, too.
+    # Everything is allowed, so what others choose is, too: no staleness is within its bound.
     free = [_compiled(program, cluster, points, options)]
     for restriction in (restrict.whole_devices, restrict.rollout_apart):
         free += restrict.plans(program, cluster, points, options, restriction)
+    in_turns = replace(options, max_staleness=0, groups=None)
+    if options.groups == strategy.groups[0]:
+        free += restrict.plans(program, cluster, points, in_turns, restrict.rollout_and_learner)
+        free += restrict.plans(program, cluster, points, in_turns, restrict.everything_alike)
     for plan in free:
         if plan is not None and strategy.pooled:
             yield plan

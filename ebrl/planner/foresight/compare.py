@@ -8,11 +8,13 @@ them. Invariant: all rows rest on the same points, and the same procedure choose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from ebrl.errors import EbrlError, PlanError
 from ebrl.frontend.program import Program
+from ebrl.planner.compile import compile
 from ebrl.planner.foresight.candidates import candidates
 from ebrl.planner.foresight.conditions import Conditions, Discipline, of_schedule
 from ebrl.planner.foresight.outcome import Outcome
@@ -103,6 +105,20 @@ def compare(
     )
 
 
+def check_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Raises PlanError where one is no strategy's."""
+    known = [strategy.name for strategy in all_strategies()]
+    for name in names:
+        if name not in known:
+            raise PlanError(
+                "strategy-unknown",
+                f"{name!r} is no strategy",
+                where="--only",
+                hint=f"they are {', '.join(known)}",
+            )
+    return tuple(names)
+
+
 def _row(
     strategy: Strategy,
     program: Program,
@@ -172,9 +188,6 @@ def _planned(
     options: CompileOptions,
     conditions: Conditions,
 ) -> float | None:
-    from ebrl.errors import EbrlError
-    from ebrl.planner.compile import compile
-
     wanted = msgspec.structs.replace(options, alternatives=False)
     try:
         plan = compile(program, cluster, points, options=wanted)
@@ -231,3 +244,49 @@ def placement(plan: Plan) -> str:
         batch = max(replica.batch for replica in stage.replicas)
         parts.append(f"{stage.name} {where}, batch {batch}")
     return " | ".join(parts)
+
+
+# -- in words ------------------------------------------------------------------------------------
+
+HEADINGS = ("strategy", "steps/s", "speedup", "closed form", "GPUs", "cores", "staleness", "envs")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row of the table."""
+
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    return (
+        row.strategy,
+        number(row.throughput_env_steps_per_s, ",.1f"),
+        "-" if row.speedup is None else f"{row.speedup:.2f}×",
+        number(row.closed_form_env_steps_per_s, ",.1f"),
+        number(row.gpu_busy, ".0%"),
+        number(row.core_busy, ".0%"),
+        number(row.staleness, ".2f"),
+        number(row.environments, ",d"),
+    )
+
+
+def told(comparison: Comparison) -> Iterator[str]:
+    """Who was placed how, what the figures are, and how ours stands."""
+    for row in comparison.rows:
+        if row.placement:
+            yield f"{row.strategy:18} {row.placement}"
+    yield ""
+    yield (
+        "steps/s are simulated, each under its strategy's own rules; GPUs and cores: the part at "
+        "work; speedup: over the best of the other systems' schedules"
+    )
+    ours = next((row for row in comparison.rows if row.strategy == "ours"), None)
+    if ours is None or ours.speedup is None:
+        return
+    verdict = "faster than" if ours.speedup > 1.005 else "no faster than"
+    yield f"ours is {verdict} the best of them, {comparison.best_other} ({ours.speedup:.2f}×)"
+    planned = comparison.planned_env_steps_per_s
+    if planned is not None and ours.throughput_env_steps_per_s:
+        yield (
+            f"the plan that `ebrl plan` writes simulates at {planned:,.1f} steps/s; ours above is "
+            "the best of the planner's plans for several numbers of environments and processes"
+        )

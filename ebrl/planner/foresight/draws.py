@@ -31,7 +31,7 @@ def sigma(median_s: float, p95_s: float, conditions: Conditions) -> float:
 
 
 class Draws:
-    """Factors on the median time, drawn in blocks. `vary` says whether there is anything to draw."""
+    """Factors on the median time, drawn in blocks. `vary`: is there anything to draw?"""
 
     __slots__ = ("_at", "_chance", "_factor", "_generator", "_sigma", "_sums", "vary")
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ebrl.planner.foresight.world import World
 
 
+MARGIN = 1.25  # as in ebrl/runtime/train.py: updates do not all take the same time
+
+
 class Rank:
     """`call_s`: the median of one of `calls` equal calls that make up its share of an update."""
 
@@ -63,10 +66,14 @@ class Learner:
         reduce_s: float,
         publish_s: float,
         fresh: int | None,
+        patient: bool,
     ) -> None:
         self.world, self.ranks, self.meetings = world, ranks, meetings
         self.reduce_s, self.publish_s = reduce_s, publish_s
         self.fresh = fresh  # η: older segments are thrown away; None: none are
+        self._patient = patient  # it waits for what an update would make stale, if that is free
+        self._headroom: int | None = None
+        self._began: float | None = None  # when the last update did
         self.version = 0
         self.updating = False
         self.waiting_s = self.computing_s = self.overhead_s = 0.0
@@ -75,6 +82,8 @@ class Learner:
         self.staleness: Counter[int] = Counter()  # environment steps, by versions behind
         self._batch: list[Segment] = []
         self._since = 0.0  # begun, or idle
+        self._begun = 0.0
+        self._began_before: float | None = None
         self._working = 0
         self._fixed = [rank for rank in ranks if rank.shared is None]
         self._plain = not any(rank.draws.vary for rank in self._fixed)
@@ -107,14 +116,33 @@ class Learner:
                 world.open(now)
                 if len(world.ready) < world.admission.per_batch:
                     return
+        if self._waits_for_ageing():
+            return
         self._batch = world.ready.take(world.admission.per_batch, now)
         self.updating = True
         self.waiting_s += now - self._since
         self._since = now
+        self._begun, self._began_before = now, self._began
+        self._began = now
         self._account()
         if world.tape is not None:
             world.tape.update_begins(self, now)
         self._compute(now)
+
+    def _waits_for_ageing(self) -> bool:
+        """Would an update make segments stale that are being filled, and is waiting for them free,
+        since admission leaves more than is started during an update?"""
+        if self._headroom is None or self.fresh is None:
+            return False
+        admission = self.world.admission
+        room = (self.fresh + self.version + 1) * admission.per_batch - admission.started
+        return room > self._headroom and self.world.ageing(self.version - self.fresh)
+
+    def _plan_headroom(self, now: float) -> None:
+        """Segments that are started during an update, from how busy the last one kept it."""
+        if self._patient and self._began_before is not None:
+            busy = min(1.0, MARGIN * (now - self._begun) / (self._begun - self._began_before))
+            self._headroom = math.ceil(busy * self.world.admission.per_batch)
 
     def _account(self) -> None:
         for segment in self._batch:
@@ -165,6 +193,7 @@ class Learner:
         self.trained += sum(segment.steps for segment in self._batch)
         self._batch = []
         self.updates.append((now, self.trained))
+        self._plan_headroom(now)
         if self.world.tape is not None:
             self.world.tape.published(self, now)
         self.world.new_version(now, self.version)

@@ -239,7 +239,7 @@ class Gate:
 class Simulator(Replica):
     """A replica that environments live in. `calls` is the steps of a decision."""
 
-    __slots__ = ("_unrung", "group", "on_cores", "rings")
+    __slots__ = ("_sweep", "_unrung", "group", "on_cores", "parked", "rings", "seen")
 
     def __init__(
         self, world: World, stage: int, index: int, node: str, *, on_cores: bool, **rest: object
@@ -248,7 +248,10 @@ class Simulator(Replica):
         self.on_cores = on_cores
         self.group = 1
         self.rings: tuple[Policy, ...] = ()  # in whose range its environments are
+        self.parked: deque[tuple[int, float]] = deque()  # environment, since when
+        self.seen = 0  # openings of admission, when it last looked
         self._unrung = 0
+        self._sweep = 0  # environments left of this sweep
 
     def length(self, taken: list[int]) -> float:
         if not self.on_cores:
@@ -263,6 +266,11 @@ class Simulator(Replica):
     def deliver(self, now: float, taken: list[int]) -> None:
         world = self.world
         given = world.stepped(now, taken)
+        self._sweep -= len(taken)
+        if self._sweep <= 0:
+            if self.parked and self.seen != world.openings:
+                world.look(now, self)
+            self._sweep = len(self.queue)
         if world.gates:
             return
         self._unrung += given

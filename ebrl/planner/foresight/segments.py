@@ -7,7 +7,6 @@ in `ebrl/runtime/segments.py`; in rounds each environment has started as many as
 from __future__ import annotations
 
 import heapq
-from collections import deque
 
 
 class Segment:
@@ -34,8 +33,9 @@ class Segment:
 
 
 class Admission:
-    """Whether an environment may start its next segment; who may not is parked, first come, first
-    served."""
+    """Whether an environment may start its next segment; who may not is parked by its simulator."""
+
+    by_environment = False  # may one start where another may not?
 
     def __init__(self, per_batch: int, max_staleness: int | None) -> None:
         self.per_batch = per_batch
@@ -43,7 +43,6 @@ class Admission:
         self.started = 0  # and not thrown away
         self.ever = 0
         self.version = 0
-        self.parked: deque[tuple[int, float]] = deque()  # environment, since when
 
     def start(self, env: int) -> Segment | None:
         if self.eta is not None and self.started >= (self.eta + self.version + 1) * self.per_batch:
@@ -69,6 +68,8 @@ class Admission:
 class Rounds(Admission):
     """Each environment gives a round as many segments; the next round begins when the last one has
     ended and the policy is no more than η versions behind it."""
+
+    by_environment = True
 
     def __init__(self, per_batch: int, max_staleness: int | None, environments: int) -> None:
         super().__init__(per_batch, max_staleness)

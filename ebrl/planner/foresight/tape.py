@@ -75,6 +75,4 @@ class Tape:
     def _ready(self, learner: Learner, now: float) -> None:
         world = learner.world
         self.trace.counter("cluster", "segments ready", now, {"segments": len(world.ready)})
-        self.trace.counter(
-            "cluster", "environments parked", now, {"environments": len(world.admission.parked)}
-        )
+        self.trace.counter("cluster", "environments parked", now, {"environments": world.parked})

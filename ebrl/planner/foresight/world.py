@@ -6,6 +6,7 @@ Invariant: what is produced is trained, thrown away, or in flight, as in the run
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from ebrl.planner.foresight.draws import Lengths
@@ -55,6 +56,8 @@ class World:
         self.first: list[Policy] = []
         self.home: list[Simulator] = []
         self.gates: list[Gate] = []  # by environment; none where each goes by itself
+        self.openings = 0  # times that admission may have begun to say yes
+        self._homes: list[Simulator] = []
         self.links: dict[str, Link] = {}
         self.ready = Ready()
         self.version = 0
@@ -82,11 +85,19 @@ class World:
 
     def parked_s_until(self, now: float) -> float:
         """Time that environments were parked, all together, those still parked included."""
-        return self.parked_s + sum(now - since for _, since in self.admission.parked)
+        still = (now - since for home in self._homes for _, since in home.parked)
+        return self.parked_s + sum(still)
+
+    @property
+    def parked(self) -> int:
+        """Environments that wait for admission."""
+        return sum(len(home.parked) for home in self._homes)
 
     def begin(self) -> None:
         """Everything starts at once, as in the first moment of a run."""
-        self.admission.parked.extend((env, 0.0) for env in range(len(self.since)))
+        self._homes = list(dict.fromkeys(self.home))
+        for env, home in enumerate(self.home):
+            home.parked.append((env, 0.0))
         self.open(0.0)
 
     def stepped(self, now: float, envs: list[int]) -> int:
@@ -117,7 +128,7 @@ class World:
             following = self.admission.start(env)
             if following is None:
                 self._segment[env] = None
-                self.admission.parked.append((env, now))
+                self.home[env].parked.append((env, now))
                 if self.gates:
                     self.gates[env].park(now)
             else:
@@ -136,25 +147,61 @@ class World:
             self.first[env].queue.append(env)
 
     def open(self, now: float) -> None:
-        """Parked environments start where they may."""
-        parked = self.admission.parked
-        rung: dict[Policy, None] = {}
-        gated: list[int] = []
-        for _ in range(len(parked)):
-            env, since = parked[0]
-            segment = self.admission.start(env)
-            if segment is None:
+        """Admission says yes again. Simulators with nothing to do look at once, and take turns in
+        starting what they parked, as processes that race for a lock; the others look when they
+        have swept through what they have."""
+        self.openings += 1
+        idle = deque(home for home in self._homes if home.parked and not home.working)
+        started: list[int] = []
+        while idle:
+            home = idle.popleft()
+            env = self._start_parked(now, home)
+            if env is not None:
+                started.append(env)
+                if home.parked:
+                    idle.append(home)
+            else:
+                home.seen = self.openings
+                if not self.admission.by_environment:
+                    for each in idle:
+                        each.seen = self.openings
+                    break
+        self._go_on(now, started)
+
+    def look(self, now: float, home: Simulator) -> None:
+        """A simulator begins a sweep: it starts what it parked, if anything has changed."""
+        home.seen = self.openings
+        started: list[int] = []
+        for _ in range(len(home.parked)):
+            env = self._start_parked(now, home)
+            if env is not None:
+                started.append(env)
+            elif not self.admission.by_environment:
                 break
-            parked.popleft()
-            self.parked_s += now - since
-            self._segment[env], self._row[env] = segment, 0
+        self._go_on(now, started)
+
+    def _start_parked(self, now: float, home: Simulator) -> int | None:
+        """The first environment that this simulator parked, if it may start; else it is last."""
+        env, since = home.parked.popleft()
+        segment = self.admission.start(env)
+        if segment is None:
+            if self.admission.by_environment:
+                home.parked.append((env, since))
+            else:
+                home.parked.appendleft((env, since))
+            return None
+        self.parked_s += now - since
+        self._segment[env], self._row[env] = segment, 0
+        return env
+
+    def _go_on(self, now: float, started: list[int]) -> None:
+        rung: dict[Policy, None] = {}
+        for env in started:
             if self.gates:
-                gated.append(env)
+                self.gates[env].arrive(now, env, parked=True)
             else:
                 self._on(now, env)
                 rung[self.first[env]] = None
-        for env in gated:
-            self.gates[env].arrive(now, env, parked=True)
         for policy in rung:
             policy.begin(now)
 
@@ -177,6 +224,13 @@ class World:
         self.ready.put(segment, now)
         if self.learner is not None:
             self.learner.look(now)
+
+    def ageing(self, version: int) -> bool:
+        """Is anything being filled, and begun, whose oldest step is of this version or before?"""
+        return any(
+            segment is not None and segment.runs and segment.oldest <= version
+            for segment in self._segment
+        )
 
     def new_version(self, now: float, version: int) -> None:
         self.version = version
