@@ -21,7 +21,6 @@ from ebrl.stages.protocols import Array, Environment
 
 Make = Callable[[], Environment]
 CONTAINED = (Exception, SystemExit)  # what an environment may raise without harm to the others
-BEARING = 1 << 30  # how long is borne is the run's to say; a seat only waits longer and longer
 
 
 @dataclass(slots=True)
@@ -47,7 +46,9 @@ class Failure:
 class Seat:
     """Place `environment` of the run, and whoever sits in it."""
 
-    def __init__(self, body: Environment, make: Make | None, environment: int, seed: int) -> None:
+    def __init__(
+        self, body: Environment, make: Make | None, environment: int, seed: int, patience: int
+    ) -> None:
         self.body = body
         self.environment = environment
         self.reward = 0.0
@@ -60,7 +61,7 @@ class Seat:
         self._make = make
         self._seed = seed
         self._seeded = False
-        self._strikes = Strikes(BEARING)
+        self._strikes = Strikes(patience)  # whether it is enough is the run's to say
 
     def reset(self, obs: Mapping[str, Array], life: int) -> None:
         """Begin an episode, the first of a life with the seed of that life."""

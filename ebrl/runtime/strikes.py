@@ -1,4 +1,5 @@
-"""How much failing of the same thing is borne, and how long to wait before trying it again.
+"""How much failing of the same thing is borne, and how long to wait before trying it again: not at
+all in the first half of one's patience, then twice as long each time.
 
 Invariant: what fails again and again soon after it was mended is tried more and more rarely, and
 not for ever; what fails once a day is tried for ever.
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 
 SOON_S = 5.0  # after it was mended
-AT_ONCE = 2  # in a row, before there is a wait
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 10.0
 WINDOW_S, WINDOW = 3600.0, 10  # within an hour, so many times `patience`
 
@@ -30,9 +30,10 @@ class Strikes:
         self.in_a_row = self.in_a_row + 1 if soon else 1
         self.total += 1
         self._times.append(now)
-        if self.in_a_row <= AT_ONCE:
+        at_once = self._patience // 2
+        if self.in_a_row <= at_once:
             return 0.0
-        doublings = min(self.in_a_row - AT_ONCE - 1, 16)
+        doublings = min(self.in_a_row - at_once - 1, 16)
         return float(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**doublings))
 
     def mended(self, now: float) -> None:
