@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebrl.runtime.ledger import read as read_ledger
-from ebrl.runtime.segments import FILLING, FREE, TRAINING
+from ebrl.runtime.segments import FREE, TRAINING
 from tests.runtime.support import pool, program
 
 PER_BATCH = 4  # 16 steps in segments of 4
