@@ -212,25 +212,6 @@ def test_workers_carry_their_role_where_ps_shows_it(plan: Plan, tmp_path: Path) 
         process.communicate(timeout=30)
 
 
-@pytest.mark.parametrize("role", ["simulate 1", "generate 0", "train 0"])
-def test_a_worker_that_dies_ends_the_run_and_is_named_with_its_fate(
-    plan: Plan, tmp_path: Path, role: str
-) -> None:
-    logdir = tmp_path / "run"
-    process = start(write(plan, tmp_path), logdir)
-    wait_for(lambda: _rolling_out(logdir, process.pid))
-    below = workers(process.pid)
-    victim = next(each for each in below if title(each) == f"ebrl {role}")
-    victim.kill()
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 1
-    (diagnostic,) = json.loads(out)["diagnostics"]
-    assert diagnostic["code"] == "worker-died"
-    assert role in diagnostic["message"]
-    assert "SIGKILL" in diagnostic["message"]
-    assert [each for each in below if each.is_running()] == []
-
-
 def test_when_the_run_itself_is_killed_its_workers_go_with_it(plan: Plan, tmp_path: Path) -> None:
     process = start(write(plan, tmp_path), tmp_path / "run")
     wait_for(lambda: len(workers(process.pid)) >= 4)
@@ -240,30 +221,6 @@ def test_when_the_run_itself_is_killed_its_workers_go_with_it(plan: Plan, tmp_pa
     process.communicate()
     psutil.wait_procs(below, timeout=10)
     assert [each for each in below if each.is_running()] == []
-
-
-def test_an_environment_that_raises_is_told_with_the_user_s_own_words(tmp_path: Path) -> None:
-    graph = tmp_path / "broken.py"
-    graph.write_text((GRAPHS / "broken.py").read_text())
-    process = start(write(plan_of(graph), tmp_path), tmp_path / "run")
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 1, err
-    message = json.loads(out)["diagnostics"][0]["message"]
-    assert "the gripper is on fire" in message
-    assert "Traceback" not in err
-
-
-def test_a_resumed_run_goes_on_from_the_version_and_the_steps_it_had(
-    plan: Plan, tmp_path: Path
-) -> None:
-    path = write(plan, tmp_path)
-    first = run(path, tmp_path / "a", "--steps", "1500")
-    again = run(path, tmp_path / "b", "--steps", "3000", "--resume", str(tmp_path / "a"))
-    assert again["updates"] > first["updates"]
-    assert first["env_steps"] + again["env_steps"] >= 3000
-    assert again["env_steps"] < 2600
-    _, state = checkpoint.load(tmp_path / "b")
-    assert state.trained == first["env_steps"] + again["env_steps"]
 
 
 def refused(path: Path, logdir: Path, *more: str) -> dict[str, str]:

@@ -14,19 +14,22 @@ from tests.runtime.support import Countdown, pool, program
 class Bench:
     """A simulate worker with a stand-in policy that answers everybody at once."""
 
-    def __init__(self, bodies, **shape):
+    def __init__(self, bodies, count=None, anew_every=None, recycle_every=None, **shape):
+        count = len(bodies) if count is None else count
         self.rung = {"generate": 0, "learner": 0}
-        self.slab, self.segments = pool(program(**shape), environments=len(bodies))
+        self.slab, self.segments = pool(program(**shape), environments=count)
         self.worker = Simulate(
             self.slab,
             self.segments,
             worker=0,
             first=0,
-            count=len(bodies),
+            count=count,
             group=2,
             seed=9,
             ring_generate=lambda: self.ring("generate"),
             ring_learner=lambda: self.ring("learner"),
+            anew_every=anew_every,
+            recycle_every=recycle_every,
         )
         for body in bodies:
             self.worker.add(body)

@@ -1,0 +1,191 @@
+"""Real runs whose workers die, again and again or once: verdicts, exact repetition, full disks."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ebrl.planner.plan import Plan
+from ebrl.runtime import checkpoint
+from tests.runtime.support import GRAPHS, plan_of
+from tests.runtime.test_run import balanced, refused, run, start, title, wait_for, workers, write
+
+GRAPH = GRAPHS / "cartpole.py"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return plan_of(GRAPH)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    text = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in text if line.endswith("\n")]
+
+
+def updates(logdir: Path, count: int) -> None:
+    wait_for(lambda: len(lines(logdir / "progress.jsonl")) >= count)
+
+
+def victim(pid: int, name: str) -> psutil.Process | None:
+    return next((each for each in workers(pid) if title(each) == f"ebrl {name}"), None)
+
+
+def test_what_dies_again_and_again_ends_the_run_with_how_often_and_how(
+    plan: Plan, tmp_path: Path
+) -> None:
+    logdir = tmp_path / "run"
+    process = start(write(plan, tmp_path), logdir, "--patience", "3")
+    updates(logdir, 2)
+    while process.poll() is None:
+        found = victim(process.pid, "simulate 1")
+        if found is not None:
+            found.kill()
+        time.sleep(0.05)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    (diagnostic,) = json.loads(out)["diagnostics"]
+    assert diagnostic["code"] == "worker-keeps-failing"
+    for words in ("simulate 1", "environments 4–7", "SIGKILL", "3 times in a row"):
+        assert words in diagnostic["message"]
+    assert json.loads((logdir / "summary.json").read_text())["ended"] == "failed"
+    assert lines(logdir / "events.jsonl")[-1]["event"] == "gave-up"
+    checkpoint.load(logdir)
+
+
+def test_an_environment_that_keeps_raising_ends_the_run_with_the_user_s_own_words(
+    tmp_path: Path,
+) -> None:
+    process = start(write(plan_of(GRAPHS / "broken.py"), tmp_path), tmp_path / "run")
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 1, err
+    diagnostic = json.loads(out)["diagnostics"][0]
+    assert diagnostic["code"] == "environment-keeps-failing"
+    assert "the gripper is on fire" in diagnostic["message"]
+    assert "5 times in a row" in diagnostic["message"]
+    assert "Traceback" not in err
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert balanced(told)
+    assert told["rebuilds"] >= 5
+
+
+def test_an_environment_that_cannot_be_made_ends_the_run_at_once(tmp_path: Path) -> None:
+    graph = tmp_path / "unmakeable.py"
+    text = GRAPH.read_text().replace(
+        'Gymnasium("CartPole-v1")', 'Gymnasium("CartPole-v1", max_episode_steps=50)'
+    )
+    graph.write_text(text)
+    path = write(plan_of(graph), tmp_path)
+    graph.write_text(text.replace('"CartPole-v1"', '"CartPole-v77"'))
+    began = time.monotonic()
+    process = start(path, tmp_path / "run", "--allow-changed-graph")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "CartPole-v77" in json.loads(out)["diagnostics"][0]["message"]
+    assert not any(e["event"] == "recovered" for e in lines(tmp_path / "run" / "events.jsonl"))
+    assert time.monotonic() - began < 50
+
+
+STEPS = ("--steps", "9000", "--seed", "3", "--checkpoint-updates", "4", "--patience", "9")
+
+
+def test_a_synchronous_run_that_lost_workers_or_was_killed_equals_one_that_did_not(
+    tmp_path: Path,
+) -> None:
+    """Bit for bit: whoever answers or learns, and however often it is started."""
+    path = write(plan_of(GRAPH, max_staleness=0), tmp_path)
+    whole = run(path, tmp_path / "whole", *STEPS)
+
+    harmed = start(path, tmp_path / "harmed", *STEPS)
+    for count, name in ((2, "train 0"), (6, "generate 0")):
+        updates(tmp_path / "harmed", count)
+        found = victim(harmed.pid, name)
+        if found is not None:
+            found.kill()
+    out, err = harmed.communicate(timeout=120)
+    told = json.loads(out)
+    assert told["weights_sha256"] == whole["weights_sha256"], err
+    assert told["restarts"] >= 1
+    assert told["env_steps"] == whole["env_steps"]
+    assert sum(told["ledger"]["discarded"].values()) == 0
+
+    killed = start(path, tmp_path / "killed", *STEPS)
+    updates(tmp_path / "killed", 9)
+    killed.kill()
+    killed.communicate()
+    resumed = run(path, tmp_path / "resumed", "--resume", str(tmp_path / "killed"), *STEPS)
+    assert resumed["weights_sha256"] == whole["weights_sha256"]
+    assert resumed["env_steps"] < whole["env_steps"]
+    last = lines(tmp_path / "resumed" / "progress.jsonl")[-1]
+    assert last["env_steps"] == whole["env_steps"]  # the axis of the curves goes on
+
+
+def test_a_resumed_run_goes_on_from_the_version_the_steps_and_the_seed_it_had(
+    plan: Plan, tmp_path: Path
+) -> None:
+    path = write(plan, tmp_path)
+    first = run(path, tmp_path / "a", "--steps", "1500", "--seed", "11")
+    again = run(path, tmp_path / "b", "--steps", "3000", "--resume", str(tmp_path / "a"))
+    assert again["updates"] > first["updates"]
+    assert again["staleness"]["max"] <= 1
+    _, before = checkpoint.load(tmp_path / "a")
+    _, state = checkpoint.load(tmp_path / "b")
+    assert state.trained == first["env_steps"] + again["env_steps"] >= 3000
+    assert state.seed == 11
+    assert all(b > a for a, b in zip(before.decisions, state.decisions, strict=True))
+    assert all(b > a for a, b in zip(before.lives, state.lives, strict=True))
+
+
+def test_a_checkpoint_of_another_graph_or_an_altered_one_is_refused_before_the_start(
+    plan: Plan, tmp_path: Path
+) -> None:
+    path = write(plan, tmp_path)
+    run(path, tmp_path / "a", "--steps", "500")
+    other = tmp_path / "other.py"
+    other.write_text(GRAPH.read_text().replace("cartpole-test", "another"))
+    (tmp_path / "o").mkdir()
+    theirs = write(plan_of(other), tmp_path / "o")
+    told = refused(theirs, tmp_path / "b", "--resume", str(tmp_path / "a"))
+    assert told["code"] == "checkpoint-of-another-graph"
+    tensors = checkpoint.resolve(tmp_path / "a") / checkpoint.TENSORS
+    tensors.write_bytes(tensors.read_bytes()[:-7])
+    told = refused(path, tmp_path / "c", "--resume", str(tmp_path / "a"))
+    assert told["code"] == "checkpoint-altered"
+    assert not (tmp_path / "c" / "logs" / "train-0.log").exists()
+
+
+def test_on_a_full_disk_training_goes_on_and_says_so(plan: Plan, tmp_path: Path) -> None:
+    logdir = tmp_path / "run"
+    process = start(write(plan, tmp_path), logdir, "--checkpoint-every", "1")
+    updates(logdir, 2)
+    below = [process.pid, *(each.pid for each in workers(process.pid))]
+    size = (logdir / "progress.jsonl").stat().st_size
+    for pid in below:  # from now on, no file may grow
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size // 2, size // 2))
+    trained = lines(logdir / "progress.jsonl")[-1]["env_steps"]
+    time.sleep(3.0)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 143, err
+    told = json.loads(out)
+    assert told["env_steps"] > 2 * trained
+    assert balanced(told)
+    assert "warning" in err
+    assert "is not saved" in err
+    assert "metrics are not written" in err
+
+
+def test_a_run_without_faults_restarts_nobody(plan: Plan, tmp_path: Path) -> None:
+    told = run(write(plan, tmp_path), tmp_path / "run", "--steps", "2000")
+    assert told["restarts"] == told["rebuilds"] == 0
+    assert told["ended"] == "done"
+    assert not [e for e in lines(tmp_path / "run" / "events.jsonl") if e["event"] == "fault"]
