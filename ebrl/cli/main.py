@@ -33,6 +33,7 @@ COMMANDS = (
     "simulate",
     "compare",
     "execute",
+    "drift",
     "report",
     "clusters",
     "launch",

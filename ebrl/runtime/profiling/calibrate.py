@@ -22,6 +22,7 @@ from ebrl.planner.profile import Point
 from ebrl.runtime.profiling import grid
 from ebrl.runtime.profiling.asking import Ask, Request, Slice
 from ebrl.runtime.profiling.bench import Bench, Benches
+from ebrl.runtime.profiling.rehearse import corrected, rehearse
 from ebrl.runtime.profiling.tally import Place, Tally
 
 BUDGET_S = 3.0
@@ -46,14 +47,18 @@ def calibrate(
     cache: Path | None,
     say: Callable[[str], None],
     budget_s: float = BUDGET_S,
+    rehearsed: bool = True,
 ) -> Calibration:
     """Points of the simulate, generate and train stage on one core of this machine.
 
     `batch` is in environment steps for simulate and train and in environments answered at once for
     generate; `median_s` is CPU seconds of one batch. `cache`: a folder, or None. PlanError where a
-    stage cannot be measured, with the end of what it printed.
+    stage cannot be measured, with the end of what it printed. `rehearsed`: corrected by a short
+    run of the whole.
     """
-    path = None if cache is None else cache / f"calibration-{key(program, budget_s)}.json"
+    path = (
+        None if cache is None else cache / f"calibration-{key(program, budget_s, rehearsed)}.json"
+    )
     if path is not None and path.is_file():
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Calibration)
@@ -71,10 +76,12 @@ def calibrate(
     with Benches(asked) as benches:
         tallies = _together(benches, here, budget_s)
         ready = [(bench.request, bench.ready) for bench in benches.all]
-    result = Calibration(
-        points=grid.points(tallies, here, grid.built(ready), origin=here.origin),
-        weights_bytes=max(each.weights_bytes for _, each in ready),
-    )
+    points = grid.points(tallies, here, grid.built(ready), origin=here.origin)
+    weights_bytes = max(each.weights_bytes for _, each in ready)
+    if rehearsed:
+        say("rehearsing them together")
+        points = corrected(program, points, rehearse(program, points, weights_bytes))
+    result = Calibration(points=points, weights_bytes=weights_bytes)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
@@ -116,7 +123,7 @@ def _together(benches: Benches, here: grid.Site, budget_s: float) -> dict[Place,
     return tallies
 
 
-def key(program: Program, budget_s: float) -> str:
+def key(program: Program, budget_s: float, rehearsed: bool = False) -> str:
     """What a measurement of this program depends on, as a digest."""
     versions = []
     for package in PACKAGES:
@@ -126,6 +133,7 @@ def key(program: Program, budget_s: float) -> str:
             versions.append("")
     body = [
         FORMAT,
+        rehearsed,
         [stage.fingerprint for stage in program.stages],
         msgspec.to_builtins(program.environment),
         msgspec.to_builtins(program.training),

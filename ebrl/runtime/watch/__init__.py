@@ -1,0 +1,1 @@
+"""A run that looks at itself: stage times as they are, drift told from noise, another plan."""

@@ -1,0 +1,59 @@
+"""What the plan expects an item to cost, at the batches that are really there.
+
+A batch in a run is what is ready, often smaller than planned, so a stage is compared with its
+profile at the batch it had, not at the planned one: a small batch is no drift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ebrl.planner.plan import Plan
+from ebrl.planner.profile import CPU, Point
+
+Curve = tuple[tuple[float, ...], tuple[float, ...]]  # log batch, log seconds
+
+
+def points_of(points: Sequence[Point], plan: Plan, stage: str) -> tuple[Point, ...]:
+    """The points that the plan's replicas of a stage rest on: its device, and the nearest quota."""
+    program = plan.program.stage(stage)
+    keys = {program.profile_key or stage, stage}
+    replica = plan.stage(stage).replicas[0]
+    mine = [p for p in points if p.stage in keys and (p.device == CPU) == (replica.device is None)]
+    if not mine:
+        return ()
+    quota = replica.sms if replica.device is not None else replica.rated_cores or 1.0
+
+    def distance(point: Point) -> float:
+        return abs(
+            math.log(max(point.sms, 1) / max(quota, 1)) if point.sms else point.cores - quota
+        )
+
+    nearest = min(map(distance, mine))
+    return tuple(p for p in mine if distance(p) == nearest)
+
+
+class Expectation:
+    """Log seconds of an item of a stage, over the batch."""
+
+    def __init__(self, plan: Plan, points: Sequence[Point]) -> None:
+        self._curves: dict[str, Curve] = {}
+        for stage in plan.stages:
+            mine = sorted(points_of(points, plan, stage.name), key=lambda point: point.batch)
+            if mine:
+                self._curves[stage.name] = (
+                    tuple(math.log(p.batch) for p in mine),
+                    tuple(math.log(p.median_s) for p in mine),
+                )
+            else:
+                self._curves[stage.name] = ((math.log(stage.batch),), (math.log(stage.seconds),))
+
+    def log_item(self, stage: str, batch: float) -> float:
+        """Between points as the planner interpolates; beyond them in proportion to the batch."""
+        sizes, seconds = self._curves[stage]
+        at = math.log(max(batch, 1e-9))
+        beyond = max(0.0, at - sizes[-1])
+        return float(np.interp(at, sizes, seconds)) + beyond - at

@@ -1,0 +1,327 @@
+"""The loop that closes: a run looks at itself, and when what it sees is not what was planned, it
+asks the planner and takes its answer.
+
+A second is a window. Windows go to `stages.jsonl`, to the drift test, and to nobody else until
+there is a finding; then the profile is brought up to date, the planner is asked in a process of its
+own, the decision is written (`decisions.jsonl`, a line for people, the plan in `plans/`), and, if
+it is to switch, carried out. A switch after which less is trained than before is taken back.
+
+Invariant: the workers are never waited for and never told anything but through the slab; whatever
+fails in here is told and leaves the run as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ebrl.planner.plan import Plan, encode
+from ebrl.planner.profile import Point
+from ebrl.runtime.events import Events
+from ebrl.runtime.options import Options
+from ebrl.runtime.posts import Phase
+from ebrl.runtime.progress import Progress
+from ebrl.runtime.watch import apply
+from ebrl.runtime.watch.decide import Decision, Patience, Policy, decide
+from ebrl.runtime.watch.drift import Detector, Finding
+from ebrl.runtime.watch.learn import updated
+from ebrl.runtime.watch.planning import Answer, Planning, Question
+from ebrl.runtime.watch.switch import IN_PLACE_S, ROLES, Switch, between
+from ebrl.runtime.watch.window import Rows, StageWindow, Viewer, Window, merged
+
+WINDOW_S = 1.0
+SETTLE_S = 3.0  # after the first update, or a switch: not looked at
+RECENT = 8  # windows that a profile is brought up to date by
+PROVE_S = 20.0  # after a switch, until it is judged
+WORSE = 0.95  # of what was trained before: the switch is taken back
+WINDOWS, DECISIONS, PLANS = "stages.jsonl", "decisions.jsonl", "plans"
+
+
+class Host(apply.Host, Protocol):
+    """What watching asks of a run."""
+
+    plan: Plan
+    progress: Progress
+    events: Events
+    options: Options
+
+
+class Watcher:
+    """Of one run. `tick` is called often and never waits."""
+
+    def __init__(
+        self,
+        host: Host,
+        folder: Path,
+        policy: Policy,
+        *,
+        cores: frozenset[int],
+        speed: float = 1.0,
+    ) -> None:
+        """`speed`: seconds of the plan in one real one. At η = 0 a run is reproducible bit for bit,
+        so nothing about it is changed."""
+        if host.plan.max_staleness == 0:
+            policy = msgspec.structs.replace(policy, enabled=False)
+        self._host, self._folder, self._policy, self._speed = host, folder, policy, speed
+        self.plan = host.plan
+        self.points: tuple[Point, ...] = host.plan.profile
+        self.switches = 0
+        self._applier = apply.Applier(host, cores)
+        self._viewer = Viewer(host.slab, cores)
+        self._detector = Detector(self.plan, self.points, window_s=WINDOW_S)
+        self._patience = Patience(policy.cooldown_s)
+        self._seats = _seats(self.plan)
+        self._capacity = self.plan.environments.count
+        self._recent: deque[Window] = deque(maxlen=RECENT)
+        self._planning: tuple[Planning, Finding, tuple[Point, ...]] | None = None
+        self._proving: tuple[float, float, Plan] | None = None  # since, rate before, plan before
+        self._quiet_until = float("inf")
+        self._window_at = 0.0
+        self._ready_s: dict[str, float] = {}
+        self._seen: set[int] = set()
+        self._plans = 0
+        self._windows = (folder / WINDOWS).open("ab", buffering=0)
+        self._decisions = (folder / DECISIONS).open("ab", buffering=0)
+        self._keep(self.plan)
+
+    def tick(self) -> None:
+        """Look; once a second, think."""
+        now = time.monotonic()
+        self._note_births(now)
+        if self._applier.busy:
+            self._applier.tick()
+            self._settle(now)
+            return
+        if self._host.progress.first_step_at is None:
+            return
+        if self._quiet_until == float("inf") and self._host.progress.first_update_at is not None:
+            self._settle(now)
+        self._viewer.look()
+        if self._planning is not None:
+            self._hear(now)
+        if now - self._window_at < WINDOW_S:
+            return
+        self._window_at = now
+        window = self._viewer.take(self._rows(), self._pids(), self._at(), speed=self._speed)
+        settling = now < self._quiet_until or self._host.supervisor.unsettled
+        self._write(self._windows, msgspec.structs.replace(window, settling=settling))
+        if settling:
+            return
+        self._recent.append(window)
+        self._detector.add(window)
+        if self._proving is not None and now - self._proving[0] > PROVE_S:
+            self._prove(now)
+        elif self._policy.enabled and self._planning is None and self._patience.ready(now):
+            finding = self._detector.finding()
+            if finding.tested and finding.kind != "none":
+                self._ask(finding)
+
+    def close(self) -> None:
+        if self._planning is not None:
+            self._planning[0].close()
+        for file in (self._windows, self._decisions):
+            file.close()
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _ask(self, finding: Finding) -> None:
+        """Bring the profile up to date and ask the planner."""
+        total = sum(node.cores * node.count for node in self.plan.cluster.nodes)
+        slower = finding.common * total / max(0.25, total - finding.foreign)
+        points = updated(self.plan, self.points, finding.factors, self._lately(), slowdown=slower)
+        question = Question(
+            plan=self.plan,
+            points=points,
+            environments=self._capacity,
+            respawn=True,
+        )
+        self._planning = (Planning(question), finding, points)
+
+    def _hear(self, now: float) -> None:
+        """The planner's answer, if it is there: decide, write it down, act."""
+        assert self._planning is not None
+        planning, finding, points = self._planning
+        answer = planning.poll()
+        if answer is None:
+            return
+        self._planning = None
+        if isinstance(answer, str):
+            self._host.events.add("warning", f"replanning failed: {answer}")
+            self._patience.decided(now, switched=False)
+            return
+        self._decide(now, finding, points, answer)
+
+    def _decide(
+        self, now: float, finding: Finding, points: tuple[Point, ...], answer: Answer
+    ) -> None:
+        plans = {each.name: each.plan for each in answer.candidates if each.plan is not None}
+        switches = {name: between(self.plan, plan, self._seats) for name, plan in plans.items()}
+        costs = {
+            name: (self._cost_s(switch), switch.words())
+            for name, switch in switches.items()
+            if switch.changes and not switch.impossible
+        }
+        decision = decide(
+            finding,
+            answer.candidates,
+            costs,
+            self._policy,
+            at_s=self._at(),
+            left_s=_left_s(self._host),
+        )
+        acts = decision.chosen is not None and not self._policy.dry_run
+        if decision.chosen is not None:
+            name = self._keep(plans[decision.chosen], taken=acts)
+            decision = msgspec.structs.replace(decision, applied=acts, plan=name)
+        self._note(decision)
+        self._patience.decided(now, switched=acts)
+        if acts:
+            assert decision.chosen is not None
+            before = self.plan
+            self._take(plans[decision.chosen], switches[decision.chosen])
+            self._proving = (now, self._rate(), before)
+        elif "stay" in plans:
+            self.plan = msgspec.structs.replace(
+                self.plan,
+                profile=points,
+                profile_sha256=plans["stay"].profile_sha256,
+                prediction=plans["stay"].prediction,
+            )
+            self._keep(self.plan)
+        self._believe(points, finding.foreign)
+
+    def _believe(self, points: tuple[Point, ...], foreign: float) -> None:
+        self.points = points
+        self._recent.clear()
+        self._detector.rebase(self.plan, points, foreign)
+
+    def _take(self, plan: Plan, switch: Switch) -> None:
+        self._applier.apply(switch, plan)
+        self.plan = plan
+        self.switches += 1
+        if switch.respawn:
+            self._seats = _seats(plan)
+        self._settle(time.monotonic())
+
+    def _prove(self, now: float) -> None:
+        """Was the switch any good? Less than before is taken back."""
+        assert self._proving is not None
+        _, before, plan = self._proving
+        self._proving = None
+        rate = self._rate()
+        if before <= 0 or rate >= WORSE * before or not self._recent:
+            return
+        switch = between(self.plan, plan, self._seats)
+        decision = Decision(
+            at_s=self._at(),
+            drifted=f"{rate:,.1f} steps/s after the switch, {before:,.1f} before it",
+            factors={},
+            common=1.0,
+            foreign=0.0,
+            considered=(),
+            chosen="back",
+            why=f"takes the switch back: {switch.words()}",
+            applied=not switch.impossible,
+        )
+        self._note(decision)
+        self._patience.decided(now, switched=True)
+        if not switch.impossible:
+            self._take(plan, switch)
+
+    # -- what is known -----------------------------------------------------------------------------
+
+    def _cost_s(self, switch: Switch) -> float:
+        """Seconds of throughput that a switch costs: as the last respawn was measured, or what the
+        workers needed to be born, and the time to fill what is being filled."""
+        if not switch.respawn:
+            return IN_PLACE_S
+        if self._applier.respawn_s is not None:
+            return self._applier.respawn_s
+        rate = max(self._rate(), 1e-9)
+        drain = self._capacity * self.plan.buffers.horizon / rate / 2
+        return drain + sum(self._ready_s.get(role, 1.0) for role in ("simulate", "generate"))
+
+    def _rate(self) -> float:
+        seconds = sum(window.seconds for window in self._recent)
+        return sum(w.trained for w in self._recent) / seconds if seconds else 0.0
+
+    def _lately(self) -> dict[str, StageWindow]:
+        return dict(merged(list(self._recent)))
+
+    def _rows(self) -> list[Rows]:
+        found = []
+        for role in ROLES:
+            mine = [post for post in self._host.supervisor.posts if post.boot.role == role]
+            if mine:
+                rows = tuple(post.boot.worker for post in mine)
+                found.append(Rows(stage=mine[0].boot.stage, kind=role, rows=rows))
+        return found
+
+    def _pids(self) -> list[int]:
+        children = [post.child for post in self._host.supervisor.posts]
+        found = [child.pid for child in children if child is not None and child.pid is not None]
+        return found + ([self._planning[0].pid] if self._planning is not None else [])
+
+    def _note_births(self, now: float) -> None:
+        for post in self._host.supervisor.posts:
+            child = post.child
+            if child is None or child.pid is None or child.pid in self._seen:
+                continue
+            if post.phase is Phase.RUNNING:
+                self._seen.add(child.pid)
+                self._ready_s[post.boot.role] = now - child.began
+
+    def _settle(self, now: float) -> None:
+        self._quiet_until = now + SETTLE_S
+        self._recent.clear()
+
+    def _at(self) -> float:
+        return time.monotonic() - (self._host.progress.first_step_at or time.monotonic())
+
+    # -- what is written ---------------------------------------------------------------------------
+
+    def _keep(self, plan: Plan, *, taken: bool = True) -> str:
+        """Into the history of plans; returns its name there."""
+        self._plans += 1
+        name = f"{PLANS}/{self._plans:04d}{'' if taken else '-considered'}.json"
+        try:
+            (self._folder / PLANS).mkdir(exist_ok=True)
+            (self._folder / name).write_bytes(encode(plan))
+        except OSError as error:
+            self._host.events.add("warning", f"{name} is not written: {error}")
+        return name
+
+    def _note(self, decision: Decision) -> None:
+        self._write(self._decisions, decision)
+        self._host.events.add("decision", decision.line())
+
+    def _write(self, file: Any, what: msgspec.Struct) -> None:
+        try:
+            file.write(msgspec.json.encode(what) + b"\n")
+        except OSError as error:
+            if self._policy.enabled:
+                self._host.events.add("warning", f"watching is not written down: {error}")
+            self._policy = msgspec.structs.replace(self._policy, enabled=False)
+
+
+def _left_s(host: Host) -> float:
+    """Seconds that the run will still take, by its own rate."""
+    left, rate, options = float("inf"), host.progress.rate(60.0), host.options
+    if options.steps is not None and rate:
+        left = (options.steps - host.progress.trained) / rate
+    if options.seconds is not None and host.progress.first_step_at is not None:
+        left = min(left, options.seconds - (time.monotonic() - host.progress.first_step_at))
+    return max(0.0, left)
+
+
+def _seats(plan: Plan) -> dict[str, int]:
+    """Environments in the hands of each simulate worker."""
+    found = {}
+    for index, replica in enumerate(plan.of_kind("simulate")[0].replicas):
+        first, last = replica.environments or (0, 0)
+        found[f"simulate {index}"] = last - first
+    return found
