@@ -58,6 +58,28 @@ def execute(
         int | None,
         typer.Option(min=1, help="Build an environment anew after so many episodes (if it leaks)."),
     ] = None,
+    emulate: Annotated[
+        bool, typer.Option(help="Without its hardware: every stage waits its planned time.")
+    ] = False,
+    payload_scale: Annotated[
+        float, typer.Option(help="Emulated: part of each tensor that is really moved.")
+    ] = 1.0,
+    speed: Annotated[
+        float, typer.Option(help="Emulated: seconds of the plan that pass in one second.")
+    ] = 1.0,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(help="Emulated: what goes wrong, as simulate*1.8@20s or crash:act/0@9s."),
+    ] = None,
+    replan: Annotated[
+        bool, typer.Option(help="Take another plan when stage times have drifted.")
+    ] = True,
+    replan_dry_run: Annotated[
+        bool, typer.Option("--replan-dry-run", help="Decide and write it down, but change nothing.")
+    ] = False,
+    min_gain: Annotated[
+        float, typer.Option(min=0.0, help="Gain after its cost from which a plan is switched to.")
+    ] = 0.05,
     allow_changed_graph: Annotated[
         bool, typer.Option(help="Run although the graph file changed since it was planned.")
     ] = False,
@@ -70,25 +92,38 @@ def execute(
       ebrl plan graphs/cartpole_ppo.py --cluster local -o plan.json
       ebrl execute plan.json --steps 150000
 
+      ebrl execute plan.json --emulate --speed 10 --payload-scale 0.01 --seconds 30
+
     Ctrl-C (or SIGTERM) ends the run within five seconds, with a checkpoint; the exit code is then
     130 (or 143).
     """
     from ebrl.planner.plan import read
+    from ebrl.runtime.emulation import setup
+    from ebrl.runtime.emulation.setup import Emulation
     from ebrl.runtime.profiling.measure import weights_bytes
     from ebrl.runtime.run import Options, Run
     from ebrl.runtime.rundir import RunDirectory, default_path
     from ebrl.runtime.table import LiveTable
+    from ebrl.runtime.watch.decide import Policy
 
     plan = read(plan_path)
-    graph = _graph_of(plan, plan_path)
-    sha256 = None if allow_changed_graph else _unchanged(plan, graph)
+    if emulate:
+        emulation = Emulation(payload_scale=payload_scale, speed=speed, inject=tuple(inject or ()))
+        graph, sha256 = Path(plan.program.path), None
+        size = setup.weights_bytes(plan, emulation)
+    else:
+        emulation = None
+        graph = _graph_of(plan, plan_path)
+        sha256 = None if allow_changed_graph else _unchanged(plan, graph)
+        size = plan.buffers.weights_bytes or weights_bytes(plan.program, graph, sha256)
     directory = RunDirectory(logdir or default_path(plan.program.name))
     run = Run(
         plan,
         graph=graph,
         graph_sha256=sha256,
         directory=directory,
-        weights_bytes=plan.buffers.weights_bytes or weights_bytes(plan.program, graph, sha256),
+        weights_bytes=size,
+        emulation=emulation,
         options=Options(
             steps=steps,
             seconds=seconds,
@@ -100,6 +135,7 @@ def execute(
             hang_after_s=hang_after,
             worker_memory_bytes=None if worker_memory is None else int(worker_memory * 1e9),
             recycle_every=recycle,
+            replan=Policy(enabled=replan, dry_run=replan_dry_run, min_gain=min_gain),
         ),
     )
     with LiveTable() as table:

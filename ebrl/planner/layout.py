@@ -18,7 +18,12 @@ ALIGNMENT = 64
 DISCARD_REASONS = ("stale", "interrupted", "worker-lost", "environment-failed", "learner-lost")
 PRODUCED, PRODUCED_AT, PRODUCED_HANDED = range(3)  # columns of `produced`: steps made, ns of the
 # first, steps that have left the worker's hands
-CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE = range(5)  # columns of `clock`
+CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE, CLOCK_WISH = range(6)  # columns
+# of `clock`; the last: what an emulated worker wishes of what it shares
+WORK_NS, WORK_COUNT = range(2)  # columns of `work`: seconds spent, as a core or device counts them
+WORK_RING = 64  # the last firings of each worker: (nanoseconds of work, items)
+CONTROL_SEQUENCE, CONTROL_BATCH, CONTROL_THREADS, CONTROL_GROUP, CONTROL_ACTIVE = range(5)
+SPARE_WORKERS = 4  # rows for workers that another plan has and this one has not
 JOURNAL = 24  # words of the head of a change of owner, see ebrl/runtime/books.py
 
 
@@ -104,6 +109,9 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="staleness", dtype="int64", shape=(3,)),  # sum over steps, steps, max
         Field(name="produced", dtype="int64", shape=(workers, 8)),  # columns above; a cache line
         Field(name="clock", dtype="int64", shape=(workers, 8)),  # columns above; a cache line
+        Field(name="work", dtype="int64", shape=(workers, 8)),
+        Field(name="work/ring", dtype="int64", shape=(workers, WORK_RING, 2)),
+        Field(name="control", dtype="int64", shape=(workers, 8)),  # what a worker is told meanwhile
         Field(name="journal", dtype="int64", shape=(JOURNAL,)),
         Field(name="journal/segments", dtype="int64", shape=(segments,)),
         Field(name="journal/started", dtype="int64", shape=(segments,)),
@@ -124,7 +132,7 @@ def slab_layout(
 ) -> Layout:
     """Everything shared: control, the segments' arrays (segment-major), two weight buffers."""
     fields = [
-        *control_fields(environments, segments, workers),
+        *control_fields(environments, segments, workers + SPARE_WORKERS),
         *(
             Field(name=field.name, dtype=field.dtype, shape=(segments, *field.shape))
             for field in segment_fields(program)

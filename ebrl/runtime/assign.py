@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 
 import msgspec
 
 from ebrl.errors import RunError
-from ebrl.planner.layout import Layout, segments_per_batch, slab_layout
+from ebrl.planner.layout import SPARE_WORKERS, Layout, segments_per_batch, slab_layout
 from ebrl.planner.plan import Plan, Replica, StagePlan
 from ebrl.runtime.boot import Boot, Role
+from ebrl.runtime.emulation.cue import Cue
 
 Range = tuple[int, int]
 ROLES = ("simulate", "generate", "train")
 
 
-def layout_of(plan: Plan, weights_bytes: int) -> Layout:
-    """The slab of this plan."""
+def layout_of(plan: Plan, weights_bytes: int, spare: int = 0) -> Layout:
+    """The slab of this plan; `spare`: rows of workers beyond its replicas."""
     return slab_layout(
         plan.program,
         environments=plan.environments.count,
         segments=plan.buffers.segments,
-        workers=sum(len(stage.replicas) for stage in plan.stages),
+        workers=sum(len(stage.replicas) for stage in plan.stages) + spare,
         weights_bytes=weights_bytes,
     )
 
@@ -47,6 +49,8 @@ def boots(
     trained_before: int,
     memory_fds: tuple[int, int],
     recycle_every: int | None,
+    patience: int,
+    emulation: Mapping[str, Cue] | None = None,
 ) -> tuple[Boot, ...]:
     """One `Boot` a worker: learner first (it takes longest to be useful), simulators last."""
     simulate, generate, train = (plan.of_kind(role)[0] for role in ROLES)
@@ -99,6 +103,8 @@ def boots(
                     memory_fds=memory_fds,
                     plan_sha256=plan.digest(),
                     recycle_every=recycle_every,
+                    patience=patience,
+                    emulation=None if emulation is None else emulation.get(f"{role} {index}"),
                 )
             )
     return tuple(found)
@@ -110,6 +116,18 @@ def worker_names(plan: Plan) -> tuple[str, ...]:
         f"{role} {index}"
         for role in ("train", "generate", "simulate")
         for index in range(len(plan.of_kind(role)[0].replicas))
+    )
+
+
+def possible_names(plan: Plan) -> tuple[str, ...]:
+    """The same, and those that another plan for the same run could have."""
+    most = {role: len(plan.of_kind(role)[0].replicas) for role in ROLES}
+    most["simulate"] += SPARE_WORKERS // 2
+    most["generate"] += SPARE_WORKERS // 2
+    return tuple(
+        f"{role} {index}"
+        for role in ("train", "generate", "simulate")
+        for index in range(most[role])
     )
 
 

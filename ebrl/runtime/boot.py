@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ebrl.planner.layout import Layout
+from ebrl.runtime.emulation.cue import Cue
 
 Role = Literal["simulate", "generate", "train"]
 LOADER = "ebrl.frontend.load"  # by name: the runtime knows no frontend, only where stages come from
@@ -55,6 +56,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     memory_fds: tuple[int, int]  # where the learner keeps its newest state, see memory.py
     plan_sha256: str
     recycle_every: int | None = None  # episodes after which an environment is built anew
+    patience: int = 5  # faults in a row that are borne
+    emulation: Cue | None = None  # None: the stage's real body
     life: int = 0  # times that this worker has been started before
 
     @property

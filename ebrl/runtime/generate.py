@@ -11,6 +11,7 @@ batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,17 @@ class Generate:
             seed=seed, first=first, last=last, size=body.noise_size, kind=body.noise_kind
         )
 
+    def tune(self, *, batch: int) -> None:
+        """At most so many at once from now on; 0: as before. At η = 0 the groups stay."""
+        if not batch or batch == self._batch or self._segments.per_environment is not None:
+            return
+        self._batch = batch
+        if any(len(array) < batch for array in self._staging.values()):
+            self._staging = {
+                path: np.empty((batch, *array.shape[1:]), array.dtype)
+                for path, array in self._obs.items()
+            }
+
     def serve(self) -> NDArray[np.int64]:
         """Answer one batch; returns the environments that got an action (sorted), maybe none."""
         envs = self._ready() if self._segments.per_environment is None else self._ready_group()
@@ -81,6 +93,8 @@ class Generate:
         }
         decisions = self._decisions[envs]
         action, log_prob = self._body.act(obs, self._noise.draw(envs, decisions))
+        if not isfinite(log_prob.sum()):
+            raise FloatingPointError(f"the policy answers {log_prob.tolist()} as log-probs")
         self._action[segments, cursors] = action
         self._log_prob[segments, cursors] = log_prob
         self._version_of[segments, cursors] = self.version

@@ -23,7 +23,6 @@ from ebrl.runtime.checkpoint import State
 from ebrl.runtime.memory import Memory
 from ebrl.runtime.messages import Saved, Updated, Warned
 from ebrl.runtime.rundir import CHECKPOINT
-from ebrl.runtime.threads import set_threads
 from ebrl.runtime.train import Train
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Learning:
     def __init__(self, worker: Worker) -> None:
         boot = self._boot = worker.boot
         self._worker = worker
-        set_threads(boot.threads)
+        worker.use_threads(boot.threads)
         environment, training = worker.program.environment, worker.program.training
         assert environment is not None
         assert training is not None
@@ -63,6 +62,7 @@ class Learning:
             worker.slab, worker.segments, self._body, version=version, keep=self._keep
         )
         self._saved_at = time.monotonic()
+        self._state(version, self.trained)  # the first time imports things, which is no measure
         if self._lost or worker.slab["weights/version"][0] < 0:
             self._keep(version, 0)
             self._train.publish()

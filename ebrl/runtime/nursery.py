@@ -114,6 +114,10 @@ def _prepare(boot: Boot, stages: dict[str, Any]) -> None:
     try:
         from ebrl.runtime import worker  # noqa: F401
 
+        if boot.emulation is not None:
+            from ebrl.runtime import generate, simulate, train
+
+            return
         for name in (boot.stage, boot.policy_stage):
             if name not in stages:
                 stages[name] = load_stage(boot.graph, boot.graph_sha256, name)

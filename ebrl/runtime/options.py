@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ebrl.runtime.watch.decide import Policy
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """See `ebrl execute --help`; None is the default there too."""
@@ -18,3 +20,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     hang_after_s: float | None = None  # without a sign of life; None: by role
     worker_memory_bytes: int | None = None  # of its own; None: what the machine has
     recycle_every: int | None = None  # episodes after which an environment is built anew
+    replan: Policy = Policy()  # when another plan is taken while running

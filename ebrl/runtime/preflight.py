@@ -16,17 +16,18 @@ from ebrl.errors import Diagnostic, RunError
 from ebrl.planner.plan import Plan
 
 WAYS_ON = (
-    "plan again for this machine with: ebrl plan GRAPH --cluster local, or take the plan to the "
-    "hardware that it names"
+    "play it here without its hardware with: ebrl execute PLAN --emulate, or plan again for this "
+    "machine with: ebrl plan GRAPH --cluster local"
 )
 GROUP = Path("/sys/fs/cgroup")
 SPARE_FILES = 64
 THREE_STAGES = ("simulate", "generate", "train")
 
 
-def check(plan: Plan) -> None:
-    """RunError with everything that is missing."""
-    missing = [*_stages(plan), *_hardware(plan), *_files(plan)]
+def check(plan: Plan, *, emulated: bool = False) -> None:
+    """RunError with everything that is missing; an emulation needs no hardware but this machine."""
+    hardware = [] if emulated else _hardware(plan)
+    missing = [*_stages(plan), *hardware, *_files(plan)]
     if missing:
         raise RunError.of(missing)
 
@@ -157,3 +158,9 @@ def _group_stat(name: str) -> int:
 
 def _absent(message: str) -> Diagnostic:
     return Diagnostic(code="hardware-absent", message=message, hint=WAYS_ON)
+
+
+def cores_of(plan: Plan) -> frozenset[int]:
+    """Cores that the plan's workers may run on: those it names, else all that are here."""
+    named = {c for stage in plan.stages for replica in stage.replicas for c in replica.core_set}
+    return frozenset(named) & os.sched_getaffinity(0) or frozenset(os.sched_getaffinity(0))

@@ -40,9 +40,13 @@ def score(rows: Iterable[tuple[int, float, int, bool | None]]) -> Scores:
 
 
 class Progress:
-    """Gathers messages; answers rates over a window and scores over the last episodes."""
+    """Gathers messages; answers rates over a window and scores over the last episodes.
 
-    def __init__(self) -> None:
+    Rates are by the pipeline's own clock, which an emulation may let run faster than ours.
+    """
+
+    def __init__(self, speed: float = 1.0) -> None:
+        self.speed = speed  # of an emulation: its seconds in one of ours
         self.began = time.monotonic()
         self.first_step_at: float | None = None
         self.last_update_at: float | None = None
@@ -73,20 +77,21 @@ class Progress:
 
     def rate(self, window_s: float) -> float | None:
         """Trained environment steps per second over about the last `window_s`."""
+        window_s /= self.speed
         if len(self._marks) < 2:
             return None
         last_time, last_steps = self._marks[-1]
         for when, steps in self._marks:
             if when >= last_time - window_s and when < last_time:
-                return (last_steps - steps) / (last_time - when)
+                return (last_steps - steps) / (last_time - when) / self.speed
         when, steps = self._marks[-2]
-        return (last_steps - steps) / (last_time - when)
+        return (last_steps - steps) / (last_time - when) / self.speed
 
     def overall_rate(self) -> float | None:
         """Trained steps per second, from the first environment step to the last update."""
         if self.first_step_at is None or self.last_update_at is None:
             return None
-        return self.trained / max(self.last_update_at - self.first_step_at, 1e-9)
+        return self.trained / max(self.last_update_at - self.first_step_at, 1e-9) / self.speed
 
     def steady_rate(self) -> float | None:
         """The same between the first update and the last: without filling the pipeline."""
@@ -95,4 +100,4 @@ class Progress:
         (begin, before), (end, after) = self._marks[0], self._marks[-1]
         if len(self._marks) == self._marks.maxlen or end <= begin:
             return self.rate(float("inf"))
-        return (after - before) / (end - begin)
+        return (after - before) / (end - begin) / self.speed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ebrl.runtime.messages import EnvironmentFailed, Episodes, Ready
-from ebrl.runtime.threads import set_threads, single_thread
+from ebrl.runtime.threads import single_thread
 from ebrl.runtime.weights import Weights
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def simulate(worker: Worker) -> None:
     boot = worker.boot
     generate = [
         bell
-        for bell, (first, last) in zip(worker.bells_of("generate"), boot.generators, strict=True)
+        for bell, (first, last) in zip(worker.bells_of("generate"), boot.generators, strict=False)
         if first < boot.last and boot.first < last
     ]
     learner = worker.bells_of("train")[0]
@@ -55,8 +55,10 @@ def simulate(worker: Worker) -> None:
         beat=worker.beat,
         anew_every=boot.checkpoint_every_updates,
         recycle_every=boot.recycle_every,
+        patience=boot.patience,
     )
     stage = worker.stage(boot.stage)
+    body.before = getattr(stage, "sweeping", None)
     single_thread()
     told = time.monotonic()
     try:
@@ -69,6 +71,8 @@ def simulate(worker: Worker) -> None:
         worker.tell(Ready())
         _settle()
         while not worker.stopping():
+            if (news := worker.orders.news()) is not None:
+                body.tune(group=news.group, active=news.active)
             begin = time.perf_counter_ns()
             steps = body.sweep()
             if steps:
@@ -91,11 +95,11 @@ def generate(worker: Worker) -> None:
     from ebrl.runtime.generate import Generate
 
     boot = worker.boot
-    set_threads(boot.threads)
+    worker.use_threads(boot.threads)
     environment = worker.program.environment
     assert environment is not None
     policy = worker.stage(boot.stage).build(environment, seed=boot.seed, device=boot.device)
-    bells = list(zip(worker.bells_of("simulate"), boot.simulators, strict=True))
+    bells = list(zip(worker.bells_of("simulate"), boot.simulators, strict=False))
     weights = Weights(worker.slab)
     while weights.version < 0 and not worker.stopping():
         worker.bell.wait(IDLE_S)
@@ -140,6 +144,8 @@ def train(worker: Worker) -> None:
         _settle()
         openings = -2
         while not worker.stopping():
+            if (news := worker.orders.news()) is not None:
+                worker.use_threads(news.threads or worker.boot.threads)
             updated = learning.update()
             worker.beat()
             if worker.segments.openings != openings:

@@ -27,6 +27,8 @@ from ebrl.planner.plan import Plan, encode
 from ebrl.runtime import assign, checkpoint, clocks, ending, memory, preflight, processes, resume
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import Boot
+from ebrl.runtime.emulation import setup
+from ebrl.runtime.emulation.setup import Emulation
 from ebrl.runtime.events import Events
 from ebrl.runtime.ledger import read as read_ledger
 from ebrl.runtime.messages import (
@@ -49,6 +51,7 @@ from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.summary import Summary, summarise
 from ebrl.runtime.supervise import Supervisor
+from ebrl.runtime.watch.watcher import Watcher
 
 TICK_S, SOON_S = 0.2, 0.01  # between looks at the workers; while one is being replaced
 SHOW_S = 0.5
@@ -73,17 +76,26 @@ class Run:
         directory: RunDirectory,
         weights_bytes: int,
         options: Options,
+        emulation: Emulation | None = None,
     ) -> None:
-        preflight.check(plan)
+        made, self._cues = plan, {}
+        if emulation is not None:
+            plan = setup.shrunk(made, emulation)
+        preflight.check(plan, emulated=emulation is not None)
+        if emulation is not None:
+            names = assign.worker_names(plan)
+            self._cues = setup.cues(made, emulation, seed=options.seed or 0, workers=names)
         self.plan = plan
         self.options = options
         self.directory = directory
-        self.progress = Progress()
+        self.progress = Progress(1.0 if emulation is None else emulation.speed)
         self._recorder = Recorder(directory.path)
         self.events = Events(directory.path)
         self._graph = graph
         self._graph_sha256 = graph_sha256
-        self._layout = assign.layout_of(plan, weights_bytes)
+        ranks = sum(len(stage.replicas) for stage in made.of_kind("train"))
+        spare = ranks - 1 if emulation is not None else 0
+        self._layout = assign.layout_of(plan, weights_bytes, spare)
         self._resumed = (
             resume.find(Path(options.resume), plan, any_graph=graph_sha256 is None)
             if options.resume
@@ -99,7 +111,7 @@ class Run:
         self._saved: Saved | None = None
         self._best: float | None = None
         self.memory = 0
-        (directory.path / PLAN).write_bytes(encode(plan))
+        (directory.path / PLAN).write_bytes(encode(made))
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -118,7 +130,7 @@ class Run:
         if self._resumed is not None:
             resume.restore(self.slab, self.plan, self._resumed[1])
         self._memory = memory.create()
-        self._bells = {name: Bell() for name in assign.worker_names(self.plan)}
+        self._bells = {name: Bell() for name in assign.possible_names(self.plan)}
         self._selector = selectors.DefaultSelector()
         self.segments = Segments(
             self.slab,
@@ -134,6 +146,13 @@ class Run:
             available=preflight.memory_free,
         )
         self._nursery: Nursery | None = None
+        self.watcher = Watcher(
+            self,
+            self.directory.path,
+            self.options.replan,
+            speed=self.progress.speed,
+            cores=preflight.cores_of(self.plan),
+        )
         try:
             self._start()
             self._watch(watch)
@@ -151,10 +170,11 @@ class Run:
         assert ledger.balance == 0, f"the ledger does not balance: {ledger}"
         return summary
 
-    def _start(self) -> None:
+    def boots(self, plan: Plan) -> tuple[Boot, ...]:
+        """What each worker of this plan is told; the plan may be another than the first."""
         bells = {name: bell.fd for name, bell in self._bells.items()}
-        boots = assign.boots(
-            self.plan,
+        return assign.boots(
+            plan,
             self._layout,
             graph=str(self._graph),
             graph_sha256=self._graph_sha256,
@@ -169,9 +189,15 @@ class Run:
             trained_before=0 if self._resumed is None else self._resumed[1].trained,
             memory_fds=self._memory,
             recycle_every=self.options.recycle_every,
+            patience=self.options.patience,
+            emulation=self._cues,
         )
+
+    def _start(self) -> None:
         self._nurse()
-        for boot in sorted(boots, key=lambda boot: boot.role != "simulate"):  # they need least
+        for boot in sorted(
+            self.boots(self.plan), key=lambda boot: boot.role != "simulate"
+        ):  # they need least
             if self._signal is not None:
                 return
             self.supervisor.post(boot)
@@ -191,6 +217,7 @@ class Run:
             if self._failures or self._signal is not None or self._over(now):
                 return
             self.supervisor.tick()
+            self.watcher.tick()
             if now - sampled > MEMORY_EVERY_S:
                 sampled = now
                 self.memory = max(self.memory, memory_bytes())
@@ -233,6 +260,7 @@ class Run:
                 self._saved = saved or self._saved
 
     def _close(self) -> None:
+        self.watcher.close()
         self._recorder.close()
         self.events.close()
         for post in self.supervisor.posts:

@@ -49,6 +49,7 @@ class Simulate:
         beat: Callable[[], None] = _nothing,
         anew_every: int | None = None,
         recycle_every: int | None = None,
+        patience: int = 5,
     ) -> None:
         self._segments = segments
         self._first = first
@@ -58,6 +59,7 @@ class Simulate:
         self._ring_learner = ring_learner
         self._beat = beat
         self._anew_every = anew_every  # versions, at η = 0: episodes begin anew
+        self._patience = patience
         self._recycle_every = recycle_every  # episodes of one environment
         mine = slice(first, first + count)
         self._state = slab["env/state"][mine]
@@ -76,6 +78,7 @@ class Simulate:
         self.chunk = self._reward.shape[2]
         self._seats: list[Seat] = []
         self._broken: list[int] = []
+        self._active = count  # of them; the others fill what they are filling, and then wait
         self.draining = False  # end what is being filled, start nothing
         self._cells: dict[int, list[dict[str, Array]]] = {}
         self._parked: list[int] = []
@@ -83,15 +86,25 @@ class Simulate:
         self._unrung = 0
         self.episodes: list[Episode] = []
         self.failures: list[Failure] = []
+        self.before: Callable[[int], None] | None = None  # told how many are about to be stepped
 
     def add(self, body: Environment, make: Make | None = None) -> None:
         """Take one more environment and start its first episode as soon as it is admitted.
 
         `make` builds another one in its place when it fails.
         """
-        self._seats.append(Seat(body, make, self._first + len(self._seats), self._seed))
+        self._seats.append(
+            Seat(body, make, self._first + len(self._seats), self._seed, self._patience)
+        )
         self._park(len(self._seats) - 1)
         self._seen_openings = -2
+
+    def tune(self, *, group: int, active: int) -> None:
+        """Hand over so many at once; let the first so many start segments. 0: as before."""
+        self._group = group or self._group
+        if active and active != self._active:
+            self._active = active
+            self._seen_openings = -2
 
     def sweep(self) -> int:
         """Step everything that is ready; returns environment steps made, 0 if there was nothing."""
@@ -103,6 +116,8 @@ class Simulate:
         if ready.size == 0:
             self._hand_over()
             return 0
+        if self.before is not None:
+            self.before(ready.size)
         segments, cursors = self._segment[ready], self._cursor[ready]
         actions = self._action[segments, cursors]
         stepped = 0
@@ -237,7 +252,8 @@ class Simulate:
                 self._give(np.array([env]))
             return
         last = None if ended else self._cells_of(segment)[self.horizon]
-        following = None if self.draining else self._segments.start(self._first + env)
+        rests = self.draining or env >= self._active
+        following = None if rests else self._segments.start(self._first + env)
         if following is not None:
             self._begin(env, following, last)
         elif self._seats[env].mend_at is None:
@@ -286,10 +302,13 @@ class Simulate:
         self._seen_openings = self._segments.openings
         waiting, self._parked = self._parked, []
         for position, env in enumerate(waiting):
-            segment = self._segments.start(self._first + env)
+            active = env < self._active
+            segment = self._segments.start(self._first + env) if active else None
             if segment is None:
                 self._parked.append(env)
-                if self._segments.per_environment is None:  # admission says the same to the others
+                if (
+                    active and self._segments.per_environment is None
+                ):  # admission says the same to the others
                     self._parked.extend(waiting[position + 1 :])
                     return
             else:

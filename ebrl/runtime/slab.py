@@ -97,5 +97,6 @@ def _too_large(layout: Layout, why: str) -> RunError:
         "slab-too-large",
         f"the plan needs {layout.total_bytes / 1e9:.2f} GB of shared memory; {why}",
         hint="plan again with fewer environments (envs=…), a smaller batch or horizon, or a lower "
-        "--max-staleness; each multiplies the segments that are alive at once",
+        "--max-staleness; each multiplies the segments that are alive at once. An emulation moves "
+        "fewer bytes with --payload-scale 0.01",
     )

@@ -63,7 +63,7 @@ def summarise(run: Run, ledger: Ledger) -> Summary:
         staleness={"mean": total / max(steps, 1), "max": most},
         restarts=run.supervisor.restarts,
         rebuilds=run.supervisor.rebuilds,
-        replans=0,
+        replans=run.watcher.switches,
         checkpoint=None if run.saved is None else run.saved.path,
         weights_sha256=None if run.saved is None else run.saved.weights_sha256,
         updates=0 if progress.update is None else progress.update.version,

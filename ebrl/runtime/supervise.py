@@ -99,6 +99,16 @@ class Supervisor:
         self.host.ring_all()
         return post
 
+    def dismiss(self, post: Post) -> None:
+        """A retired worker's post is given up; what it could not fill is thrown away and counted.
+
+        Whoever answered its environments must be gone.
+        """
+        assert post.phase is Phase.RETIRED, post.phase
+        if post.boot.role == "simulate":
+            self._reclaim(post, "interrupted")
+        self.posts.remove(post)
+
     @property
     def unsettled(self) -> bool:
         """Some post waits for something that the next tick may find."""
@@ -231,7 +241,8 @@ class Supervisor:
         beat = int(self.host.slab["clock"][post.boot.worker, CLOCK_BEAT]) / 1e9
         silent = now - max(beat, post.since)
         if silent > (self.hang_after_s or HANG_AFTER_S[post.boot.role]):
-            self.fault(post, f"hung: no sign of life for {silent:.0f} s")
+            post.stopped_since = now - silent
+            self.fault(post, f"hung: no sign of life for {silent:.1f} s")
 
     def fault(self, post: Post, how: str, *, failure: Failed | None = None) -> None:
         """The worker at this post is dead, or is to be."""

@@ -21,7 +21,6 @@ from ebrl.runtime.slab import Slab
 from ebrl.runtime.weights import Weights
 from ebrl.stages.protocols import Batch, LearnerBody
 
-
 MARGIN = 1.25  # updates do not all take the same time
 
 

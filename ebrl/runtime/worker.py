@@ -25,13 +25,25 @@ import numpy as np
 import setproctitle
 
 from ebrl.errors import Diagnostic, EbrlError, RunError
-from ebrl.planner.layout import CLOCK_BEAT, CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_RETIRE
+from ebrl.planner.layout import (
+    CLOCK_BEAT,
+    CLOCK_BUSY,
+    CLOCK_FIRINGS,
+    CLOCK_ITEMS,
+    CLOCK_RETIRE,
+    WORK_COUNT,
+    WORK_NS,
+    WORK_RING,
+)
 from ebrl.planner.plan import Program
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import Boot, load_stage
+from ebrl.runtime.emulation.cue import Cue
 from ebrl.runtime.messages import Born, Failed, Message, send
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
+from ebrl.runtime.threads import set_threads
+from ebrl.runtime.watch.control import Orders
 
 PR_SET_PDEATHSIG = 1
 STOP_DONE = 1
@@ -43,6 +55,7 @@ class Worker:
     def __init__(self, boot: Boot, stages: dict[str, Any]) -> None:
         self.boot = boot
         self._stages = stages
+        self._emulated: Any = None
         self.program = msgspec.json.decode(boot.program, type=Program)
         self.slab = Slab(boot.slab_fd, boot.layout)
         self.segments = Segments(
@@ -55,6 +68,13 @@ class Worker:
         self._bells = {name: Bell(fd) for name, fd in boot.bells.items() if name != boot.name}
         self._clock = self.slab["clock"][boot.worker]
         self._stop = self.slab["stop"]
+        self._work = self.slab["work"][boot.worker]
+        self._ring = self.slab["work/ring"][boot.worker]
+        self._firings = int(self._work[WORK_COUNT])
+        self._cpu_ns = 0  # of this process, when it last counted
+        # Else on a device, or asleep: its work is the time that it takes.
+        self.works_on_cores = boot.device == "cpu"
+        self.orders = Orders(self.slab, boot.worker)
 
     def stopping(self) -> bool:
         """The run ends, or this worker is not needed any more."""
@@ -67,7 +87,9 @@ class Worker:
         send(self.boot.pipe_fd, message)
 
     def stage(self, name: str) -> Any:
-        """The user's stage object, from the graph file that the plan was made of."""
+        """The user's stage object, from the graph file of the plan; or what stands in for it."""
+        if self.boot.emulation is not None:
+            return self._stand_in(self.boot.emulation)
         loaded = self._stages.get(name)
         return (
             loaded
@@ -75,14 +97,41 @@ class Worker:
             else load_stage(self.boot.graph, self.boot.graph_sha256, name)
         )
 
+    def _stand_in(self, cue: Cue) -> Any:
+        from ebrl.runtime.emulation.pace import Pace
+        from ebrl.runtime.emulation.stages import EmulatedStage
+
+        self.works_on_cores = False
+        if self._emulated is None:
+            pace = Pace(cue, self.slab, stopping=self.stopping, beat=self.beat)
+            self._emulated = EmulatedStage(self.program, pace, cue)
+        return self._emulated
+
+    def use_threads(self, count: int) -> None:
+        """Of torch, which an emulated stage does without."""
+        if self.boot.emulation is None:
+            set_threads(count)
+
     def bells_of(self, role: str) -> list[Bell]:
         return [bell for name, bell in self._bells.items() if name.split()[0] == role]
 
     def count(self, busy_ns: int, items: int) -> None:
-        """One firing on this worker's clock."""
+        """One firing on this worker's clock, with the work since the last one.
+
+        That is CPU time, looking for work included: what it costs the cores.
+        """
         self._clock[CLOCK_BUSY] += busy_ns
         self._clock[CLOCK_FIRINGS] += 1
         self._clock[CLOCK_ITEMS] += items
+        work_ns = busy_ns
+        if self.works_on_cores:
+            now = time.process_time_ns()
+            work_ns = now - self._cpu_ns if self._cpu_ns else busy_ns
+            self._cpu_ns = now
+        self._ring[self._firings % WORK_RING] = work_ns, items
+        self._firings += 1
+        self._work[WORK_NS] += work_ns
+        self._work[WORK_COUNT] = self._firings
 
     def beat(self) -> None:
         self._clock[CLOCK_BEAT] = time.monotonic_ns()

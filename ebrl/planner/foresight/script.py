@@ -67,10 +67,8 @@ def script(plan: Plan, conditions: Conditions) -> Script:
         resource, wish = sharing.get((demand.name, replica.index), (None, 0.0))
         if resource is not None and resource not in numbers:
             numbers[resource] = len(resources)
-            cores = isinstance(resource, Cores)
-            resources.append(
-                Resource(turns=not cores, capacity=resource.capacity if cores else 1.0)
-            )
+            capacity = resource.capacity if isinstance(resource, Cores) else None
+            resources.append(Resource(turns=capacity is None, capacity=capacity or 1.0))
         ranks += demand.learns
         parts.append(
             Part(
