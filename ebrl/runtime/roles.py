@@ -117,6 +117,9 @@ def generate(worker: Worker) -> None:
     worker.tell(Ready())
     _settle()
     while not worker.stopping():
+        if (news := worker.orders.news()) is not None:
+            body.tune(batch=news.batch)
+            worker.use_threads(news.threads or boot.threads)
         begin = time.perf_counter_ns()
         envs = body.serve()
         if envs.size:
