@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ebrl.frontend.program import Program
+    from ebrl.planner.foresight.choose import Foreseen
+    from ebrl.planner.hardware import Cluster
+    from ebrl.planner.model.request import CompileOptions
     from ebrl.planner.plan import Plan
     from ebrl.planner.profile import Point
 
@@ -52,6 +57,10 @@ def plan(
     time_limit: Annotated[
         float, typer.Option(min=0.1, help="Seconds for the solver; the answer then says so.")
     ] = 60.0,
+    foresee: Annotated[
+        bool,
+        typer.Option(help="Choose the number of environments by simulation: slower, often better."),
+    ] = False,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Where the plan goes.")
     ] = Path("plan.json"),
@@ -79,9 +88,11 @@ def plan(
         at_least=at_least,
         time_limit_s=time_limit,
     )
+    seen: list[Foreseen] = []
     made = prepare(
         Request(graph=graph, cluster=cluster, profiles=tuple(profile or ()), options=options),
         calibrate=_calibrate,
+        by=(lambda *given: _choose(seen, *given)) if foresee else None,
     )
     write(made, output)
     if as_json:
@@ -89,9 +100,30 @@ def plan(
 
         from ebrl.planner.telling.table import summary
 
-        print(msgspec.json.encode(summary(made, str(output))).decode())
+        told = summary(made, str(output))
+        print(msgspec.json.encode({**told, "foreseen": seen} if foresee else told).decode())
     else:
-        _tell(made, output)
+        _tell(made, output, seen)
+
+
+def _choose(
+    seen: list[Foreseen],
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    options: CompileOptions,
+) -> Plan:
+    from ebrl.planner.foresight.choose import choose
+
+    def say(each: Foreseen) -> None:
+        typer.echo(
+            f"{each.environments} environments: {each.foreseen_env_steps_per_s:,.1f} steps/s",
+            err=True,
+        )
+
+    plan, tried = choose(program, cluster, points, options, say)
+    seen.extend(tried)
+    return plan
 
 
 def _calibrate(program: Program, graph: Path) -> tuple[tuple[Point, ...], int]:
@@ -104,7 +136,7 @@ def _calibrate(program: Program, graph: Path) -> tuple[tuple[Point, ...], int]:
     return found.points, found.weights_bytes
 
 
-def _tell(plan: Plan, path: Path) -> None:
+def _tell(plan: Plan, path: Path, seen: Sequence[Foreseen]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -119,5 +151,16 @@ def _tell(plan: Plan, path: Path) -> None:
         table.add_row(*cells(row))
     console.print(table)
     console.print()
-    for line in told(plan, path):
+    for line in (*told(plan, path)[:-2], *_foreseen(seen), *told(plan, path)[-2:]):
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _foreseen(seen: Sequence[Foreseen]) -> list[str]:
+    if not seen:
+        return []
+    best, *others = seen
+    rest = ", ".join(f"{e.environments}: {e.foreseen_env_steps_per_s:,.1f}" for e in others)
+    return [
+        f"foreseen    {best.foreseen_env_steps_per_s:,.1f} steps/s in a simulation with "
+        f"{best.environments} environments (with {rest})"
+    ]

@@ -23,6 +23,9 @@ Calibrate = Callable[[Program, Path], tuple[tuple[Point, ...], int]]
 """Measures a program's stages on this machine: points, and the bytes of a policy's weights."""
 
 
+Compiler = Callable[[Program, Cluster, tuple[Point, ...], CompileOptions], Plan]
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, by name."""
 
@@ -32,8 +35,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     options: CompileOptions = CompileOptions()
 
 
-def prepare(request: Request, *, calibrate: Calibrate) -> Plan:
-    """Load, check, resolve, measure where that is needed, compile."""
+def prepare(request: Request, *, calibrate: Calibrate, by: Compiler | None = None) -> Plan:
+    """Load, check, resolve, measure where that is needed, compile (`by`: in another way)."""
     from ebrl.frontend.check import check
     from ebrl.frontend.load import load_graph
     from ebrl.planner.cluster import parse
@@ -46,6 +49,8 @@ def prepare(request: Request, *, calibrate: Calibrate) -> Plan:
         request.options,
         interference=(*request.options.interference, *_interference(program, cluster, request)),
     )
+    if by is not None:
+        return by(program, cluster, points, options)
     return compile(program, cluster, points, options=options)
 
 
