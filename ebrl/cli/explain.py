@@ -29,6 +29,7 @@ def explain(
     from ebrl.planner.plan import read
     from ebrl.planner.proof.verify import sound
     from ebrl.planner.telling.explain import explain as reason
+    from ebrl.planner.telling.explain import worth_in_words
 
     found = sound(read(plan), str(plan))
     told = reason(found, marginals=marginal)
@@ -44,12 +45,12 @@ def explain(
         }
         print(msgspec.json.encode(body).decode())
         return
-    rate = found.prediction.throughput_env_steps_per_s
     print(f"bottleneck  {told.bottleneck}: {told.why}\n")
     for use in told.uses:
         print(f"{use.name:14} {use.share:6.1%}  {use.used:,.4g} of {use.there:,.4g} {use.unit}")
     if told.marginal:
-        print(f"\nbeside {rate:,.1f} environment steps/s, planned again with")
+        saves = "" if found.objective == "throughput" else " saves"
+        print(f"\nbeside {worth_in_words(found)}, planning again{saves} with")
         for each in sorted(told.marginal, key=lambda each: -each.gain):
             print(f"  {each.step:32} {each.gain:+12,.2f}  {each.relative:+.2%}")
     if found.alternatives:

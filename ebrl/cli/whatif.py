@@ -70,6 +70,9 @@ def whatif(
         return
     was, then = (each.prediction.bottleneck for each in (before, after))
     print(f"before  {old:,.1f} environment steps/s  {was}")
-    print(f"after   {new:,.1f} environment steps/s  {then}  ({new / old - 1:+.1%})\n")
+    relative = new / old - 1
+    same = abs(relative) < max(5e-4, before.prediction.gap, after.prediction.gap)
+    told = "the same, as far as is proven" if same else f"{relative:+.1%}"
+    print(f"after   {new:,.1f} environment steps/s  {then}  ({told})\n")
     for each in diff(before, after):
         print(each)

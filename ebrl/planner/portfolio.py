@@ -6,7 +6,9 @@ integers because their own bound was no better than what was there.
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -22,6 +24,7 @@ from ebrl.planner.model.space import Space
 from ebrl.planner.model.spaces import spaces
 from ebrl.planner.profile import Point
 
+LISTED = 100_000  # so many mixtures of nodes are tried
 NOTHING = 1e-9  # environment steps a second that are none
 
 
@@ -30,7 +33,7 @@ def search_all(
 ) -> tuple[Result | None, float]:
     """The best result, with a bound over everything, and the seconds that solving took. Each space
     is relaxed, and solved in integers only where its bound is better than what is there."""
-    seconds = 0.0
+    seconds, begun = 0.0, time.perf_counter()
     best: Result | None = None
     bound = -math.inf
     groups = [
@@ -48,9 +51,8 @@ def search_all(
             if best is not None and not _better(relaxed.bound, best, options):
                 bound = max(bound, relaxed.bound)
                 continue
-            answer = search.best(
-                relaxed, time_limit_s=options.time_limit_s, resolution=options.resolution
-            )
+            left = max(0.1, begun + options.time_limit_s - time.perf_counter())
+            answer = search.best(relaxed, time_limit_s=left, resolution=options.resolution)
             seconds += answer.seconds
             if answer.allocation is None:
                 bound = max(bound, answer.bound)
@@ -59,8 +61,10 @@ def search_all(
                 relaxed,
                 answer,
                 resolution=options.resolution,
-                time_limit_s=options.time_limit_s,
+                time_limit_s=begun + options.time_limit_s - time.perf_counter(),
             )
+            if time.perf_counter() - begun > options.time_limit_s:
+                answer = replace(answer, status="time limit")
             bound = max(bound, proven)
             if binding.throughput > NOTHING and binding.value > -math.inf:
                 result = Result(found=answer, binding=binding, bound=proven)
@@ -74,11 +78,21 @@ def search_all(
 
 def _up(value: float, cluster: Cluster, options: CompileOptions) -> float:
     """The least that devices, or prices of whole nodes, can come to from this value on."""
-    step = 1.0
-    if options.objective == "cost":
+    if options.objective == "devices":
+        return math.ceil(value - 1e-4)
+    (most, *rest) = sorted(cluster.nodes, key=lambda node: -node.count)
+    if math.prod(node.count + 1 for node in rest) > LISTED:
         cents = [round((node.price_per_hour or 0.0) * 1e4) for node in cluster.nodes]
         step = math.gcd(*cents) / 1e4
-    return math.ceil(value / step - 1e-4) * step if step > 0 else value
+        return math.ceil(value / step - 1e-4) * step if step > 0 else value
+    price = most.price_per_hour or 0.0
+    found = math.inf
+    for counts in itertools.product(*(range(node.count + 1) for node in rest)):
+        spent = math.fsum(n * (k.price_per_hour or 0.0) for n, k in zip(counts, rest, strict=True))
+        more = math.ceil((value - spent) / price - 1e-4) if price > 0 and value > spent else 0
+        if more <= most.count and spent + more * price >= value * (1 - 1e-4):
+            found = min(found, spent + more * price)
+    return max(value, found) if math.isfinite(found) else value
 
 
 def _relaxed(same: Sequence[Space]) -> Iterator[Relaxed]:

@@ -7,6 +7,7 @@ Invariant: each node is solved alone, for the rollout that its own devices and c
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -37,24 +38,23 @@ def bind(
     if sum(each.node.count for each in space.classes) == 1:
         hand = found.devices[0]
         return binding(space, together(space, [(0, tuple(hand))], (), hand) or ()), bound
+    begun = time.perf_counter()
     best = _deal(found)
     enough = bound - abs(bound) * resolution / 2
     if best.value >= enough:
         return best, bound
+    # Which step is cut depends on the machine's load: only where a limit of time is met.
+    late = begun + time_limit_s
     known = Kinds(found, best.nodes, listed=not relaxed.worths)
     best = max((best, generate(known, best, resolution, enough)), key=lambda each: each.value)
-    if best.value < enough:
+    if best.value < enough and time.perf_counter() < late:
         best = polish(found, best, known.patterns, enough)
-    if best.value < enough:
+    if best.value < enough and time.perf_counter() < late:
         bound = min(bound, prove(known, bound, best.value, resolution))
-    if (
-        bound - best.value > PROVEN * abs(bound)
-        and space.objective == "throughput"
-        and few(relaxed)
-    ):
-        best, bound = apart(
-            relaxed, best, bound, resolution, time_limit_s, lambda each: _deal(each).nodes
-        )
+    left = late - time.perf_counter()
+    unproven = bound - best.value > PROVEN * abs(bound) and space.objective == "throughput"
+    if unproven and few(relaxed) and left > 0:
+        best, bound = apart(relaxed, best, bound, resolution, left, lambda each: _deal(each).nodes)
     return best, bound
 
 

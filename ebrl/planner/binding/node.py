@@ -7,6 +7,7 @@ Invariant: what a `NodeFill` says it does, its own devices, cores and memory can
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -157,11 +158,13 @@ def read(space: Space, k: int, made: Built, outcome: Outcome, at: int = 0) -> No
         loops = all(space.demand(each.on_device[o].stage).loop for o in pattern.members)
         hand += [pattern] * (round(values[column]) if turning or not loops else 0)
     hand.sort()
+    needed = _needed(made, values, at)
     on_cores: list[Busy] = []
     for (place, j), column in sorted(made.replicas.items()):
         if place != at or (space.demand(each.on_cores[j].stage).loop and not turning):
             continue
         works, count = values[made.busy_cores[at, j]], round(values[column])
+        works *= needed.get(each.on_cores[j].stage, 1.0)
         demand = space.demand(each.on_cores[j].stage)
         if not demand.learns and pinned(space.pins, demand.name, "replicas") is None:
             count = min(count, max(1, math.ceil(works / EASE - 1e-9)))
@@ -185,6 +188,30 @@ def read(space: Space, k: int, made: Built, outcome: Outcome, at: int = 0) -> No
         learner=_learner(made, values, at) * ease,
         environments=0 if idle else round(values[made.environments[at]]),
     )
+
+
+def _needed(made: Built, values: Sequence[float], at: int) -> dict[str, float]:
+    """The part of what the loop's stages were made to do that the node's rollout asks for: more is
+    worth nothing, and a solver may not have cared."""
+    supply: dict[str, float] = defaultdict(float)
+    for k, j in made.busy_cores:
+        if k == at:
+            option = made.space.classes[k].on_cores[j]
+            supply[option.stage] += option.rate * values[made.busy_cores[k, j]]
+    for (k, o), column in made.busy_device.items():
+        if k == at:
+            option = made.space.classes[k].on_device[o]
+            supply[option.stage] += option.rate * values[column]
+    for (k, _, o), column in made.busy_turns.items():
+        if k == at:
+            option = made.space.classes[k].on_device[o]
+            supply[option.stage] += option.rate * values[column]
+    rollout = values[made.rollout[at]] * made.scale
+    return {
+        demand.name: min(1.0, demand.items * rollout / supply[demand.name])
+        for demand in made.space.demands
+        if demand.loop and supply[demand.name] > 0
+    }
 
 
 def _overfull(

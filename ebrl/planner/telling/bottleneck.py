@@ -34,7 +34,7 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
             f"{cores} cores ÷ ({parts}) of core time an environment step = {rate:,.0f} steps/s; "
             f"{name} takes {spent[name] / math.fsum(spent.values()):.0%} of it"
         )
-    device = _devices(space, stages, rate)
+    device = _devices(space, stages, rate) if space.schedule == "asynchronous" else None
     if device is not None:
         return device
     if flight >= FULL * space.environments[1]:
@@ -43,9 +43,11 @@ def bottleneck(space: Space, binding: Binding, stages: Sequence[StagePlan]) -> t
             "(Little's law): more of them would hide more latency"
         )
     if space.schedule == "synchronous":
-        share = {stage.name: rate / max(stage.items_per_s, 1e-12) for stage in stages}
-        name = max(share, key=lambda each: (share[each], each))
-        return name, "rollout and training alternate (max_staleness=0); this takes most of the time"
+        busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
+        shares = ", ".join(f"{stage.name} {stage.utilisation:.0%}" for stage in stages)
+        return busiest.name, (
+            f"rollout and training alternate (max_staleness 0), and of the time are busy: {shares}"
+        )
     busiest = max(stages, key=lambda stage: (stage.utilisation, stage.name))
     return busiest.name, (
         f"{busiest.name} is busy {busiest.utilisation:.0%} of the time: "

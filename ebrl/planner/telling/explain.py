@@ -35,7 +35,8 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Marginal(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more would add to throughput, in environment steps a second."""
+    """What one more would add to throughput, in environment steps a second; where something else is
+    minimised, what it would save of that."""
 
     name: str
     step: str
@@ -77,7 +78,9 @@ def uses(plan: Plan) -> tuple[Use, ...]:
             kind = kinds[device.name]
             kind[0] += (replica.node, replica.device) not in seen
             seen.add((replica.node, replica.device))
-            kind[1] += replica.sms * replica.busy / device.sms
+            # Rollout and training in turn: a stage's own phase is not all the time.
+            busy = replica.busy if plan.schedule == "asynchronous" else stage.utilisation
+            kind[1] += replica.sms * busy / device.sms
     found = []
     for name, count in there.items():
         found.append(Use(name=f"{name} in use", used=kinds[name][0], there=count, unit="GPUs"))
@@ -122,13 +125,27 @@ def _marginals(plan: Plan) -> list[Marginal]:
     if plan.program.training is not None:
         eta = plan.max_staleness + 1
         steps.append(("max_staleness", f"max_staleness {eta}", Change(max_staleness=eta)))
-    now = plan.prediction.throughput_env_steps_per_s
+    now = worth(plan)
     found = []
     for name, step, change in steps:
         try:
-            rate = what_if(plan, change).prediction.throughput_env_steps_per_s
+            gain = max(0.0, worth(what_if(plan, change)) - now)
         except PlanError:  # one more environment may not divide a batch any more
             continue
-        gain = max(0.0, rate - now)
-        found.append(Marginal(name=name, step=step, gain=gain, relative=gain / now))
+        found.append(Marginal(name=name, step=step, gain=gain, relative=gain / abs(now)))
     return found
+
+
+def worth(plan: Plan) -> float:
+    """What the plan's objective makes of it: throughput, or what is minimised, negative."""
+    said = plan.prediction
+    if plan.objective == "throughput" or said.objective_value is None:
+        return said.throughput_env_steps_per_s
+    return -said.objective_value
+
+
+def worth_in_words(plan: Plan) -> str:
+    """What marginal values stand beside."""
+    if plan.objective == "throughput":
+        return f"{worth(plan):,.1f} environment steps/s"
+    return f"{-worth(plan):,.6g} {'an hour' if plan.objective == 'cost' else 'GPUs in use'}"

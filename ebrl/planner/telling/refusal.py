@@ -113,6 +113,7 @@ def too_large(program: Program, cluster: Cluster, points: tuple[Point, ...]) -> 
         if needs and not fits:
             spread = " even with its state spread over all ranks" if demand.learns else ""
             found.append(f"{stage.name} needs {' or '.join(needs)} at its smallest batch{spread}")
+    found += [] if found else _too_large_together(program, cluster, clock)
     environments, ram = program.environment, sum(n.count * n.ram_bytes for n in cluster.nodes)
     for demand in demands(program):
         if not demand.holds or environments is None or clock.of(demand.stage, None) is None:
@@ -125,6 +126,30 @@ def too_large(program: Program, cluster: Cluster, points: tuple[Point, ...]) -> 
                 f"{write_bytes(least)} of RAM, and all nodes together have {write_bytes(ram)}"
             )
     return found
+
+
+def _too_large_together(program: Program, cluster: Cluster, clock: Clock) -> list[str]:
+    """Stages that need devices, each at its smallest, against the memory of all devices."""
+    (kind, *others) = {n.device for n in cluster.nodes if n.device is not None} or [None]
+    count = sum(node.count * node.devices for node in cluster.nodes)
+    if kind is None or others:
+        return []
+    least = {}
+    for demand in demands(program):
+        time = clock.of(demand.stage, kind)
+        if time is None or clock.of(demand.stage, None) is not None:
+            continue
+        cores = max((point.cores for point in time.points), default=1.0)
+        shards = min(64, count) if demand.learns else 1
+        least[demand.name] = device_bytes(time, kind, cores, 1, demand.stage.work, shards=shards)
+    total, there = sum(least.values()), count * kind.memory_bytes
+    if total <= there:
+        return []
+    parts = " + ".join(f"{write_bytes(size)} {name}" for name, size in least.items())
+    return [
+        f"{parts} of device memory at the smallest batches make {write_bytes(total)}, and "
+        f"{count} × {kind.name} {'has' if count == 1 else 'have'} {write_bytes(there)}"
+    ]
 
 
 def _least_ram(clock: Clock, demand: Demand) -> int:
