@@ -82,7 +82,8 @@ class Soak:
         target = len(self.updates()) + updates
         deadline = time.monotonic() + timeout_s
         while len(self.updates()) < target:
-            assert self.process.poll() is None, self.process.communicate()[1]
+            code = self.process.poll()
+            assert code is None, f"it ended with {code}: {self.process.communicate()}"
             assert time.monotonic() < deadline, "it does not train"
             time.sleep(0.1)
 

@@ -15,6 +15,7 @@ from ebrl.planner.layout import Layout
 from ebrl.runtime.emulation.cue import Cue
 
 Role = Literal["simulate", "generate", "train"]
+OWNER = "EBRL_WORKER"  # in the environment of what a worker starts: its process id
 LOADER = "ebrl.frontend.load"  # by name: the runtime knows no frontend, only where stages come from
 
 

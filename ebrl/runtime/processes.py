@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import psutil
 
-from ebrl.runtime.boot import Boot
+from ebrl.runtime.boot import OWNER, Boot
 from ebrl.runtime.messages import Failed, Inbox
 from ebrl.runtime.nursery import Nursery, Request
 
@@ -184,15 +184,23 @@ def wait_all(children: Sequence[Child], timeout_s: float) -> list[Child]:
     return left
 
 
-def reap_strangers(known: Set[int | None]) -> int:
-    """End orphans that came to this process, all children but `known`; returns how many."""
-    strangers = [each for each in psutil.Process().children() if each.pid not in known]
-    for each in strangers:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(each.pid, 0)
-    return len(strangers)
+def reap_orphans(worker: int) -> int:
+    """End what a worker that is gone has left behind, of its session or marked by it; how many."""
+    mark = f"{OWNER}={worker}".encode()
+    found = 0
+    for each in psutil.Process().children():
+        try:
+            with open(f"/proc/{each.pid}/environ", "rb") as file:
+                theirs = os.getsid(each.pid) == worker or mark in file.read().split(b"\0")
+        except OSError:
+            continue
+        if theirs and each.pid != worker:
+            found += 1
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(each.pid, 0)
+    return found
 
 
 def kill_descendants() -> None:

@@ -352,9 +352,8 @@ class Run:
             self._selector.unregister(child.inbox.fd)
             child.connected = False
         child.inbox.close()
-        known = {post.child.process for post in self.supervisor.posts if post.child is not None}
-        if None not in known and self._nursery is not None:  # nobody is just being born
-            processes.reap_strangers({*known, self._nursery.process.pid})
+        if child.process is not None:
+            processes.reap_orphans(child.process)
 
     def ring_all(self) -> None:
         for bell in self._bells.values():

@@ -37,7 +37,7 @@ from ebrl.planner.layout import (
 )
 from ebrl.planner.plan import Program
 from ebrl.runtime.bell import Bell
-from ebrl.runtime.boot import Boot, load_stage
+from ebrl.runtime.boot import OWNER, Boot, load_stage
 from ebrl.runtime.emulation.cue import Cue
 from ebrl.runtime.messages import Born, Failed, Message, send
 from ebrl.runtime.segments import Segments
@@ -164,6 +164,7 @@ def live(boot: Boot, stages: dict[str, Any]) -> None:
         os.set_inheritable(fd, False)  # not for what the user's simulator starts
     if boot.core_set:
         os.sched_setaffinity(0, boot.core_set)
+    os.environ[OWNER] = str(os.getpid())
     for name in ("OMP", "MKL", "OPENBLAS"):  # for what is loaded from now on
         os.environ[f"{name}_NUM_THREADS"] = str(boot.threads)
     sys.stdout, sys.stderr = Steadfast(sys.stdout), Steadfast(sys.stderr)

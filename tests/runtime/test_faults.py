@@ -189,3 +189,24 @@ def test_a_run_without_faults_restarts_nobody(plan: Plan, tmp_path: Path) -> Non
     assert told["restarts"] == told["rebuilds"] == 0
     assert told["ended"] == "done"
     assert not [e for e in lines(tmp_path / "run" / "events.jsonl") if e["event"] == "fault"]
+
+
+def test_what_a_dead_worker_had_started_goes_with_it(tmp_path: Path) -> None:
+    path = write(plan_of(GRAPHS / "leaves_a_child.py", simulators=1), tmp_path)
+    process = start(path, tmp_path / "run")
+    updates(tmp_path / "run", 2)
+
+    def servers() -> list[psutil.Process]:
+        return [each for each in workers(process.pid) if "sleep 1000" in title(each)]
+
+    wait_for(lambda: len(servers()) >= 2)
+    before = servers()
+    found = victim(process.pid, "simulate 0")
+    assert found is not None
+    found.kill()
+    wait_for(lambda: not any(each.is_running() for each in before))
+    wait_for(lambda: len(servers()) >= 1)
+    left = servers()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert not any(each.is_running() for each in left)

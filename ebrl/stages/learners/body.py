@@ -25,6 +25,7 @@ from ebrl.stages.protocols import Batch, Weights
 
 if TYPE_CHECKING:
     from ebrl.stages.base import Policy
+    from ebrl.stages.learners.ranks import Ranks
 
 
 class NetworkLearner:
@@ -46,6 +47,12 @@ class NetworkLearner:
         self.updates = 0  # finished ones; a subclass counts them
         self._flat = flat
         self._adam = FlatAdam(flat.values, flat.grads, eps=adam_eps)
+        self.ranks: Ranks | None = None
+        self._part = 1.0  # of the minibatch's rows, that this rank computes
+
+    def join(self, ranks: Ranks) -> None:
+        """Be one of several: gradients are summed over all of them."""
+        self.ranks = ranks
 
     def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
         """One update; see `protocols.LearnerBody`."""
@@ -62,6 +69,7 @@ class NetworkLearner:
         """One optimizer step down a scalar loss."""
         self._flat.grads.zero_()
         torch.autograd.backward(loss)
+        self._sum_over_ranks()
         self._adam.step(learning_rate, max_grad_norm)
 
     def follow(
@@ -75,7 +83,12 @@ class NetworkLearner:
         """One optimizer step from the gradients at a network's answer."""
         self._flat.grads.zero_()
         answer.backward(*gradients)
+        self._sum_over_ranks()
         self._adam.step(learning_rate, max_grad_norm)
+
+    def _sum_over_ranks(self) -> None:
+        if self.ranks is not None:
+            self.ranks.reduce(self._flat.grads, self._part)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Weights, optimizer and generator; number of updates and of optimizer steps."""

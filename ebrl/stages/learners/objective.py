@@ -47,6 +47,11 @@ class Tally:
         self._epochs.append(torch.stack([*means, kl, clipped]))
         self._filled = 0
 
+    @property
+    def last(self) -> Tensor:
+        """The means of the last epoch, to be averaged over ranks in place."""
+        return self._epochs[-1]
+
     def epoch_kl(self) -> float:
         """Mean approximate KL of the last epoch."""
         return float(self._epochs[-1][3]) if self._epochs else 0.0

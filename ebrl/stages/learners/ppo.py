@@ -64,6 +64,9 @@ class PPOBody(NetworkLearner):
 
     def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
         """One update over `batch`; see the module."""
+        ranks = self.ranks
+        if ranks is not None:
+            should_stop = ranks.agreed(should_stop)
         data = self._prepare(batch)
         rate = self._learning_rate()
         tally = Tally(self.settings.clip, data.count, self.device)
@@ -75,6 +78,8 @@ class PPOBody(NetworkLearner):
                     break
                 self._step(part, rate, tally)
             tally.end_epoch()
+            if ranks is not None:
+                ranks.average(tally.last)
             too_far = self.settings.target_kl is not None and (
                 tally.epoch_kl() > self.settings.target_kl
             )
@@ -84,6 +89,8 @@ class PPOBody(NetworkLearner):
         observed = getattr(self.network, "observed", ())
         if observed and not stopped:
             self.network.observe(data.rows.take(data.row, observed))
+        if ranks is not None:
+            ranks.wait()  # nobody reads the batch any more
         metrics = tally.metrics()
         if not all(np.isfinite(each) for each in metrics.values()):
             raise RunError(
@@ -139,8 +146,11 @@ class PPOBody(NetworkLearner):
         """V(obs) [N, T + 1] and log pi_prox(action) [N, T], piece by piece."""
         per_piece = max(1, min(PIECE, PIECE_BYTES // max(1, rows.row_bytes)) // rows.length)
         values, log_probs = [], []
-        for start in range(0, rows.segments, per_piece):
-            stop = min(start + per_piece, rows.segments)
+        first, last = 0, rows.segments
+        if self.ranks is not None:
+            first, last = self.ranks.share(first, last)
+        for start in range(first, last, per_piece):
+            stop = min(start + per_piece, last)
             index = torch.arange(start * rows.length, stop * rows.length, device=self.device)
             distribution, value = evaluate(self.network, rows.take(index))
             taken = action[start:stop]
@@ -148,19 +158,29 @@ class PPOBody(NetworkLearner):
             padded = torch.cat([taken, taken[:, -1:]], 1).flatten(0, 1)
             values.append(value.view(-1, rows.length))
             log_probs.append(distribution.log_prob(padded).view(-1, rows.length)[:, :-1])
-        return torch.cat(values).cpu().numpy(), torch.cat(log_probs).cpu().numpy()
+        if self.ranks is None:
+            return torch.cat(values).cpu().numpy(), torch.cat(log_probs).cpu().numpy()
+        whole = np.zeros((rows.segments, 2 * rows.length - 1), np.float32)
+        if values:
+            own = torch.cat([torch.cat(values), torch.cat(log_probs)], 1)
+            whole[first:last] = own.cpu().numpy()
+        whole = self.ranks.filled(whole)
+        return whole[:, : rows.length], whole[:, rows.length :]
 
     def _minibatches(self, data: _Data) -> Iterator[_Part]:
         """Shuffled parts of equal size, as near to `minibatch` as divides the rows evenly."""
         count = data.count
-        parts = max(1, round(count / self._minibatch))
+        world = 1 if self.ranks is None else self.ranks.world
+        parts = max(1, min(round(count / self._minibatch), count // world))
         order = torch.randperm(count, generator=self.generator).to(self.device)
         bounds = [count * part // parts for part in range(parts + 1)]
         columns = data.columns.index_select(1, order)
         action = data.action.index_select(0, order)
         row = data.row.index_select(0, order)
         obs = data.rows.take(row) if data.small else None
-        for start, stop in pairwise(bounds):
+        for whole in pairwise(bounds):
+            start, stop = whole if self.ranks is None else self.ranks.share(*whole)
+            self._part = (stop - start) / (whole[1] - whole[0])
             yield (
                 slices(obs, start, stop) if obs is not None else data.rows.take(row[start:stop]),
                 action[start:stop],
