@@ -92,7 +92,7 @@ def merge(lanes: Mapping[str, Trace]) -> Trace:
 
 def shifted(trace: Trace, by_s: float) -> Trace:
     """The same, so much later: a lane's clock put on another's."""
-    return Trace((*e[:4], e[4] + by_s, *e[5:]) for e in trace.events)  # type: ignore[misc]
+    return Trace((*e[:4], e[4] + by_s, *e[5:]) for e in trace.events)
 
 
 def write(path: Path, events: Iterable[Event]) -> None:

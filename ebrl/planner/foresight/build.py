@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ebrl.errors import PlanError
 from ebrl.planner.foresight.beyond_loop import Onward, Service
@@ -99,7 +100,7 @@ def _loop(
     reads_s = published_bytes(plan.program) / HOST_BYTES_PER_S if conditions.transport else 0.0
     stations: list[list[Replica]] = [[] for _ in order]  # by position, by environment
     for position, demand in enumerate(order):
-        for seat in (each for each in everyone if each.demand is demand or each.demand == demand):
+        for seat in (each for each in everyone if each.demand.name == demand.name):
             replica = _member(
                 world, seat, conditions, sharing,
                 reads_s=reads_s if demand.name in readers else None,
@@ -149,7 +150,7 @@ def _member(
     if on_cores:
         decision = times[1] * calls
         batch = max(1, math.ceil(FLUSH_S / decision)) if decision > 0 else 1
-    given = {
+    given: dict[str, Any] = {
         "batch": batch,
         "times": times,
         "calls": calls,
@@ -157,7 +158,7 @@ def _member(
         "shared": resource,
         "wish": wish,
     }
-    place = (world, seat.stage, replica.index, replica.node)
+    place: Any = (world, seat.stage, replica.index, replica.node)
     if demand.holds:
         return Simulator(*place, on_cores=on_cores, **given)
     if gate is None:
@@ -228,7 +229,7 @@ def _learner(
             Rank(
                 replica.index,
                 replica.node,
-                calls=calls_of(replica),
+                calls=calls_of(replica) if replica.share else 0,
                 call_s=seat.medians[1],
                 draws=_draws(seat, conditions),
                 shared=resource,

@@ -7,7 +7,8 @@ simulation. Invariant: no strategy has more to choose from than ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from ebrl.planner.proof.verify import nodes_of
 
 EVEN_COUNTS = 3  # numbers of environments that divide a batch, the largest ones
 Counts = list[int | None]
+Maker = Callable[[CompileOptions], list[Plan]]  # plans under these options
 
 
 def candidates(
@@ -110,50 +112,61 @@ def _plans(
         yield from restrict.plans(program, cluster, points, options, strategy.restriction)
         return
     # Everything is allowed, so what others choose is, too: no staleness is within its bound.
-    free = [_compiled(program, cluster, points, options)]
+    makers: list[Maker] = [partial(_compiled, program, cluster, points)]
     for restriction in (restrict.whole_devices, restrict.rollout_apart):
-        free += restrict.plans(program, cluster, points, options, restriction)
-    in_turns = replace(options, max_staleness=0, groups=None)
+        makers.append(partial(_restricted, program, cluster, points, restriction))
+    for maker in makers:
+        yield from _kept(strategy, program, maker, options)
     if options.groups == strategy.groups[0]:
-        free += restrict.plans(program, cluster, points, in_turns, restrict.rollout_and_learner)
-        free += restrict.plans(program, cluster, points, in_turns, restrict.everything_alike)
-    for plan in free:
-        if plan is not None and strategy.pooled:
+        in_turns = replace(options, max_staleness=0, groups=None)
+        for restriction in (restrict.rollout_and_learner, restrict.everything_alike):
+            maker = partial(_restricted, program, cluster, points, restriction)
+            yield from _kept(strategy, program, maker, in_turns)
+
+
+def _kept(
+    strategy: Strategy, program: Program, maker: Maker, options: CompileOptions
+) -> Iterator[Plan]:
+    for plan in maker(options):
+        if strategy.pooled:
             yield plan
-        elif plan is not None:
-            yield from _unpooled(plan, program, cluster, points, options)
+        else:
+            yield from _unpooled(plan, program, maker, options)
+
+
+def _restricted(
+    program: Program,
+    cluster: Cluster,
+    points: tuple[Point, ...],
+    restriction: restrict.Restriction,
+    options: CompileOptions,
+) -> list[Plan]:
+    return list(restrict.plans(program, cluster, points, options, restriction))
 
 
 def _compiled(
     program: Program, cluster: Cluster, points: tuple[Point, ...], options: CompileOptions
-) -> Plan | None:
+) -> list[Plan]:
     try:
-        return compile(program, cluster, points, options=options)
+        return [compile(program, cluster, points, options=options)]
     except EbrlError:
-        return None
+        return []
 
 
 def _unpooled(
-    plan: Plan,
-    program: Program,
-    cluster: Cluster,
-    points: tuple[Point, ...],
-    options: CompileOptions,
+    plan: Plan, program: Program, maker: Maker, options: CompileOptions
 ) -> Iterator[Plan]:
-    """The plan, or one with fewer simulating processes, so that each has cores of its own."""
+    """The plan, or others with fewer simulating processes, so that each has cores of its own."""
     over = overdrawn(plan)
     if over <= 0:
         yield plan
         return
     stage = program.of_kind("simulate")[0].name
-    here = [r for r in plan.stage(stage).replicas if r.device is None]
-    fewer = len(here) - over
+    fewer = sum(r.device is None for r in plan.stage(stage).replicas) - over
     if fewer < 1 or pinned(options.pins, stage, "replicas") is not None:
         return
     pins = (*options.pins, Pin(stage=stage, key="replicas", value=fewer))
-    again = _compiled(program, cluster, points, replace(options, pins=pins))
-    if again is not None and overdrawn(again) <= 0:
-        yield again
+    yield from (again for again in maker(replace(options, pins=pins)) if overdrawn(again) <= 0)
 
 
 def overdrawn(plan: Plan) -> int:

@@ -25,9 +25,10 @@ MARGIN = 1.25  # as in ebrl/runtime/train.py: updates do not all take the same t
 
 
 class Rank:
-    """`call_s`: the median of one of `calls` equal calls that make up its share of an update."""
+    """`call_s`: the median of one of `calls` equal calls that make up its share of an update; no
+    share, no call."""
 
-    __slots__ = ("busy_s", "call_s", "calls", "draws", "index", "node", "shared", "wish")
+    __slots__ = ("busy_s", "call_s", "calls", "draws", "index", "lasts", "node", "shared", "wish")
 
     def __init__(
         self,
@@ -43,15 +44,21 @@ class Rank:
         self.index, self.node = index, node
         self.calls, self.call_s, self.draws = calls, call_s, draws
         self.shared, self.wish = shared, wish
-        self.busy_s = 0.0
+        self.busy_s = self.lasts = 0.0  # all work, and that of the newest update
+
+    def works(self, seconds: float) -> None:
+        """An update's work."""
+        self.busy_s += seconds
+        self.lasts = seconds
 
     def times(self, meetings: int) -> list[float]:
         """Seconds up to each meeting of the ranks, drawn anew."""
-        if not self.draws.vary:
+        if not self.draws.vary or not self.calls:
             return [self.calls * self.call_s / meetings] * meetings
         each = math.ceil(self.calls / meetings)
         factors = self.draws.factors(each * meetings).reshape(meetings, each).mean(axis=1)
-        return (factors * (self.calls * self.call_s / meetings)).tolist()
+        whole = self.calls * self.call_s / meetings
+        return [whole * float(factor) for factor in factors]
 
 
 class Learner:
@@ -85,7 +92,7 @@ class Learner:
         self._begun = 0.0
         self._began_before: float | None = None
         self._working = 0
-        self._fixed = [rank for rank in ranks if rank.shared is None]
+        self._fixed = [rank for rank in ranks if rank.shared is None and rank.calls]
         self._plain = not any(rank.draws.vary for rank in self._fixed)
 
     def times_until(self, now: float) -> tuple[float, float, float]:
@@ -96,6 +103,11 @@ class Learner:
         if self._working:
             return self.computing_s + here, self.overhead_s, self.waiting_s
         return self.computing_s, self.overhead_s + here, self.waiting_s
+
+    def busy_until(self, now: float) -> list[float]:
+        """Seconds of work by rank, of the update that is being made no more than has passed."""
+        passed = now - self._since if self._working else math.inf
+        return [rank.busy_s - max(0.0, rank.lasts - passed) for rank in self.ranks]
 
     def batch_staleness(self) -> float:
         """Mean over the steps of the batch being trained on, in versions."""
@@ -155,10 +167,10 @@ class Learner:
             self._working += 1
             self.world.clock.at(now + self._meet(), self._rank_ended)
         for rank in self.ranks:
-            if rank.shared is not None:
+            if rank.shared is not None and rank.calls:
                 self._working += 1
                 seconds = sum(rank.times(self.meetings))
-                rank.busy_s += seconds
+                rank.works(seconds)
                 rank.shared.start(now, seconds, rank.wish, self._rank_ended)
 
     def _meet(self) -> float:
@@ -167,12 +179,12 @@ class Learner:
             slowest = 0.0
             for rank in self._fixed:
                 seconds = rank.calls * rank.call_s
-                rank.busy_s += seconds
+                rank.works(seconds)
                 slowest = max(slowest, seconds)
             return slowest
         times = np.array([rank.times(self.meetings) for rank in self._fixed])
         for rank, seconds in zip(self._fixed, times.sum(axis=1).tolist(), strict=True):
-            rank.busy_s += seconds
+            rank.works(seconds)
         return float(times.max(axis=0).sum())
 
     def _rank_ended(self, now: float) -> None:

@@ -29,12 +29,14 @@ class Replica:
 
     __slots__ = (
         "batch",
+        "begun",
         "busy_s",
         "calls",
         "calls_made",
         "draws",
         "index",
         "items",
+        "lasts",
         "node",
         "queue",
         "shared",
@@ -69,6 +71,7 @@ class Replica:
         self.working = False
         self.busy_s = self.waited_s = 0.0  # working; environments' waiting here, all together
         self.calls_made = self.items = 0
+        self.begun = self.lasts = 0.0  # of the call that is being made
 
     def take(self) -> list[int]:
         """The environments of the next call."""
@@ -102,6 +105,7 @@ class Replica:
 
     def _work(self, now: float, seconds: float) -> None:
         self.busy_s += seconds
+        self.begun, self.lasts = now, seconds
         self.calls_made += 1
         self.items += len(self.taken)
         if self.shared is None:
@@ -110,6 +114,11 @@ class Replica:
             self.shared.start(now, seconds, self.wish, self.end)
         if self.world.tape is not None:
             self.world.tape.begin(self, now)
+
+    def busy_until(self, now: float) -> float:
+        """Seconds of work, of the call that is being made no more than has passed."""
+        ahead = max(0.0, self.begun + self.lasts - now) if self.working else 0.0
+        return self.busy_s - ahead
 
     def waited_until(self, now: float) -> float:
         """Time that environments waited here, all together, those that still wait included."""

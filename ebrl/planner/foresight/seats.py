@@ -86,7 +86,9 @@ def _table(
     else:
         sizes = np.arange(1, 2 if alone else replica.batch + 1, dtype=float)
     time = times.of(demand.stage, device)
-    estimate = time and stage_clock.ask(time, replica.sms, replica.rated_cores, sizes)
+    estimate = (
+        None if time is None else stage_clock.ask(time, replica.sms, replica.rated_cores, sizes)
+    )
     if estimate is None:
         raise PlanError(
             "profile-missing",

@@ -127,11 +127,11 @@ def _look(world: World) -> Seen:
         parked_s=world.parked_s_until(world.clock.now),
         ready_s=world.ready.waited_until(world.clock.now),
         learner=learner.times_until(world.clock.now),
-        busy=[replica.busy_s for replica in world.replicas],
+        busy=[replica.busy_until(world.clock.now) for replica in world.replicas],
         waited=[replica.waited_until(world.clock.now) for replica in world.replicas],
         calls=[replica.calls_made for replica in world.replicas],
         items=[replica.items for replica in world.replicas],
-        ranks=[rank.busy_s for rank in learner.ranks],
+        ranks=learner.busy_until(world.clock.now),
         staleness=dict(learner.staleness),
     )
 

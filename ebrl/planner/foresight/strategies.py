@@ -136,6 +136,7 @@ def ours_no_sm() -> Strategy:
         what="ours on whole GPUs",
         source="ablation",
         restriction=restrict.whole_devices,
+        groups=(1, 2),
     )
 
 
@@ -157,6 +158,7 @@ def ours_no_core_pool() -> Strategy:
         what="ours, every process on whole cores of its own",
         source="ablation",
         pooled=False,
+        groups=(1, 2),
     )
 
 

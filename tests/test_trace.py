@@ -1,0 +1,78 @@
+"""A trace file is what Perfetto reads, and lanes can be put into one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ebrl.trace import Trace, load, merge, shifted
+
+
+def sample(offset: float = 0.0) -> Trace:
+    trace = Trace()
+    trace.span("node-0", "generate 10", "generate", offset + 0.5, 0.25, {"items": 8})
+    trace.span("node-0", "generate 2", "generate", offset + 0.25, 0.25)
+    trace.counter("cluster", "staleness", offset + 0.5, {"versions": 0.75})
+    trace.mark("cluster", "", "version", offset + 1.0, {"version": 3})
+    return trace
+
+
+def written(trace: Trace, path: Path) -> list[dict]:
+    trace.write(path)
+    return json.loads(path.read_text())["traceEvents"]
+
+
+def test_spans_counters_and_marks_are_chromes(tmp_path: Path):
+    events = written(sample(), tmp_path / "t.json")
+    spans = [event for event in events if event["ph"] == "X"]
+    assert [(each["ts"], each["dur"]) for each in spans] == [(500000.0, 250000.0), (250000.0,) * 2]
+    assert [each["args"] for each in events if each["ph"] == "C"] == [{"versions": 0.75}]
+    assert [each["s"] for each in events if each["ph"] == "i"] == ["p"]
+    assert all({"ph", "pid", "tid", "name"} <= set(each) for each in events)
+
+
+def test_processes_and_threads_have_their_names_in_natural_order(tmp_path: Path):
+    events = written(sample(), tmp_path / "t.json")
+    names = {
+        (each["pid"], each["tid"]): each["args"]["name"]
+        for each in events
+        if each["name"] == "thread_name"
+    }
+    ordered = [names[key] for key in sorted(names)]
+    assert ordered == ["generate 2", "generate 10"]
+    processes = [each["args"]["name"] for each in events if each["name"] == "process_name"]
+    assert processes == ["node-0", "cluster"]
+
+
+def test_predicted_and_measured_lanes_share_a_file(tmp_path: Path):
+    lanes = merge({"predicted": sample(), "measured": shifted(sample(), -0.25)})
+    events = written(lanes, tmp_path / "t.json")
+    processes = {
+        each["args"]["name"]: each["pid"] for each in events if each["name"] == "process_name"
+    }
+    assert set(processes) == {
+        "predicted: node-0", "predicted: cluster", "measured: node-0", "measured: cluster",
+    }  # fmt: skip
+    first = {
+        name: min(e["ts"] for e in events if e["ph"] == "X" and e["pid"] == pid)
+        for name, pid in processes.items()
+        if name.endswith("node-0")
+    }
+    assert first == {"predicted: node-0": 250000.0, "measured: node-0": 0.0}
+
+
+def test_what_a_worker_dumps_is_loaded_though_it_died_in_the_middle(tmp_path: Path):
+    path = tmp_path / "worker.jsonl"
+    sample().dump(path)
+    assert written(load(path), tmp_path / "a") == written(sample(), tmp_path / "b")
+    path.write_text(path.read_text()[:-20])
+    assert len(load(path).events) == 3
+
+
+def test_a_line_that_is_no_event_is_not_passed_over(tmp_path: Path):
+    path = tmp_path / "worker.jsonl"
+    path.write_text('nonsense\n["X","a","b","c",0,1,null]\n')
+    with pytest.raises(ValueError, match="Expecting value"):
+        load(path)
