@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ebrl.errors import PlanError
 from ebrl.runtime.boot import load_stage
 from ebrl.runtime.generate import Generate
 from ebrl.runtime.profiling.asking import Request
@@ -73,6 +74,7 @@ class Simulating:
         while len(sizes) < wanted and (len(sizes) < FEWEST or time.monotonic() < give_up):
             self._body.add(stage.environment())
             self._body.sweep()
+            self._look_for_failures()
             sizes.append(resident_bytes())
         self.environments = len(sizes)
         self.memory = (sizes[0], sizes[-1])
@@ -84,11 +86,23 @@ class Simulating:
         watch.start()
         steps = self._body.sweep()
         seconds = watch.stop()
+        self._look_for_failures()
         done = np.flatnonzero(self._slab["segment/state"] == READY)
         if done.size:
             self._pool.release(done)
         self._body.episodes.clear()
         return seconds, steps
+
+    def _look_for_failures(self) -> None:
+        """A run would build another one; a measurement has nothing to go on with."""
+        if self._body.failures:
+            first = self._body.failures[0]
+            raise PlanError(
+                "measuring-failed",
+                f"an environment failed while it was measured: {first.message}",
+                where=first.where,
+                hint="its traceback is above; `ebrl doctor` says what this machine lacks",
+            )
 
     def threads(self, count: int) -> None:
         del count

@@ -65,7 +65,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sweep:
-    """One profiling. `budget_s` counts from here, the processes' start included."""
+    """One profiling. `budget_s` counts from when the stages are built."""
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class Sweep:
         self._tell("starting the stages")
         with Benches(self._requests) as benches:
             self._benches = benches
+            self._began = time.monotonic()
             self._ready = grid.built((bench.request, bench.ready) for bench in benches.all)
             self._look(self._corners(), LEAST, "first look", self._share(FIRST_SHARE))
             self._companies(self._share(FIRST_SHARE + COMPANY_SHARE))

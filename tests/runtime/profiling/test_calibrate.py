@@ -19,7 +19,9 @@ GRAPH = GRAPHS / "cartpole.py"
 def test_every_stage_is_measured_once_and_remembered(tmp_path: Path) -> None:
     program = check(load_graph(GRAPH))
     said: list[str] = []
-    found = calibrate(program, GRAPH, cache=tmp_path, say=said.append, budget_s=0.5)
+    found = calibrate(
+        program, GRAPH, cache=tmp_path, say=said.append, budget_s=0.5, rehearsed=False
+    )
     assert {point.stage for point in found.points} == {"simulate", "generate", "train"}
     assert all(point.source == "measured" for point in found.points)
     assert all(0 < point.median_s <= point.p95_s for point in found.points)
@@ -30,7 +32,9 @@ def test_every_stage_is_measured_once_and_remembered(tmp_path: Path) -> None:
     assert answers[-1][1] / answers[-1][0] < answers[0][1]  # a batch is cheaper than one by one
     (update,) = (p for p in found.points if p.stage == "train")
     assert update.batch == 512
-    again = calibrate(program, GRAPH, cache=tmp_path, say=said.append, budget_s=0.5)
+    again = calibrate(
+        program, GRAPH, cache=tmp_path, say=said.append, budget_s=0.5, rehearsed=False
+    )
     assert again.cached
     assert again.points == found.points
     assert len(said) == 1
@@ -48,4 +52,4 @@ def test_a_stage_that_cannot_be_measured_is_told_in_its_own_words(tmp_path: Path
     graph.write_text((GRAPHS / "broken.py").read_text())
     program = check(load_graph(graph))
     with pytest.raises(PlanError, match="the gripper is on fire"):
-        calibrate(program, graph, cache=None, say=lambda _: None, budget_s=0.5)
+        calibrate(program, graph, cache=None, say=lambda _: None, budget_s=0.5, rehearsed=False)

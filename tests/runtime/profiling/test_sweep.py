@@ -25,7 +25,7 @@ def test_a_profiling_that_was_interrupted_goes_on_and_the_plan_uses_what_it_wrot
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     output = tmp_path / "profile.json"
-    arguments = ["profile", GRAPH, "-o", str(output), "--budget", "7s", "--precision", "0.3"]
+    arguments = ["profile", GRAPH, "-o", str(output), "--budget", "4s", "--precision", "0.3"]
     measure = Sweep._companies
 
     def interrupt(self: Sweep, end: float) -> None:
