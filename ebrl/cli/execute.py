@@ -135,7 +135,9 @@ def execute(
             hang_after_s=hang_after,
             worker_memory_bytes=None if worker_memory is None else int(worker_memory * 1e9),
             recycle_every=recycle,
-            replan=Policy(enabled=replan, dry_run=replan_dry_run, min_gain=min_gain),
+            replan=Policy(
+                enabled=replan and not emulate, dry_run=replan_dry_run, min_gain=min_gain
+            ),
         ),
     )
     with LiveTable() as table:
