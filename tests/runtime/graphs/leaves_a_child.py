@@ -9,14 +9,17 @@ from ebrl.stages import PPO, MLPPolicy
 
 
 class WithServer(gymnasium.Wrapper):
-    def __init__(self):
-        super().__init__(gymnasium.make("CartPole-v1"))
-        self.server = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    server = None
+
+    def step(self, action):
+        if self.server is None:
+            self.server = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        return super().step(action)
 
 
 class Served(ebrl.Simulator):
     def make(self):
-        return WithServer()
+        return WithServer(gymnasium.make("CartPole-v1"))
 
 
 graph = ebrl.Graph("leaves-a-child")
