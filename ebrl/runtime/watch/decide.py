@@ -2,8 +2,9 @@
 
 A switch is worth it if, over what is left of the run (at most `horizon_s`), the new plan trains
 more than `min_gain` more than the old one, the time that the switch itself costs included. After
-any decision nothing is decided for `cooldown_s`; every switch soon after another doubles that, and
-a long quiet time brings it back, so what swings faster than the run can follow is not followed.
+a switch nothing is decided for `cooldown_s`, after a decision to stay for a third of it; every
+switch soon after another doubles that, and a long quiet time brings it back, so what swings faster
+than the run can follow is not followed.
 
 Invariant: equal inputs give equal decisions; nothing here looks at a clock.
 """
@@ -18,6 +19,7 @@ from ebrl.runtime.watch.drift import Finding
 from ebrl.runtime.watch.planning import STAY, Candidate
 
 MOST_DOUBLINGS = 5
+STAYED = 3  # part of the cooldown after a decision that changed nothing
 QUIET = 8  # cooldowns without a switch, after which it is halved
 
 
@@ -85,7 +87,7 @@ class Patience:
             )
             self._doublings = min(MOST_DOUBLINGS, self._doublings + 1) if soon else 0
             self._switched_at = now
-        self._until = now + self.cooldown_s
+        self._until = now + (self.cooldown_s if switched else self.cooldown_s / STAYED)
 
 
 def decide(

@@ -65,7 +65,8 @@ def test_patience_grows_with_switches_and_comes_back():
     patience.decided(30, switched=True)
     assert patience.cooldown_s == 60
     patience.decided(90, switched=False)
-    assert not patience.ready(149)
+    assert not patience.ready(109)
+    assert patience.ready(110)  # a third, where nothing was changed
     patience.decided(1e6, switched=True)
     assert patience.cooldown_s == 30
 
