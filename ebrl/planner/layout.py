@@ -112,6 +112,8 @@ def control_fields(environments: int, segments: int, workers: int) -> tuple[Fiel
         Field(name="work", dtype="int64", shape=(workers, 8)),
         Field(name="work/ring", dtype="int64", shape=(workers, WORK_RING, 2)),
         Field(name="control", dtype="int64", shape=(workers, 8)),  # what a worker is told meanwhile
+        Field(name="train/turn", dtype="int64", shape=(2,)),  # updates announced, their segments
+        Field(name="train/batch", dtype="int64", shape=(segments,)),  # of the last one announced
         Field(name="journal", dtype="int64", shape=(JOURNAL,)),
         Field(name="journal/segments", dtype="int64", shape=(segments,)),
         Field(name="journal/started", dtype="int64", shape=(segments,)),

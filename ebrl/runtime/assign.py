@@ -47,7 +47,7 @@ def boots(
     checkpoint_every_updates: int | None,
     resume: str | None,
     trained_before: int,
-    memory_fds: tuple[int, int],
+    memory_fds: tuple[int, int, int],
     recycle_every: int | None,
     patience: int,
     emulation: Mapping[str, Cue] | None = None,
@@ -104,6 +104,7 @@ def boots(
                     plan_sha256=plan.digest(),
                     recycle_every=recycle_every,
                     patience=patience,
+                    ranks=len(train.replicas),
                     emulation=None if emulation is None else emulation.get(f"{role} {index}"),
                 )
             )

@@ -54,9 +54,10 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_every_updates: int | None  # of the synchronous mode; there, episodes begin anew
     resume: str | None
     trained_before: int  # environment steps, by the runs that this one continues
-    memory_fds: tuple[int, int]  # where the learner keeps its newest state, see memory.py
+    memory_fds: tuple[int, int, int]  # where the learner keeps its newest state, see memory.py
     plan_sha256: str
     recycle_every: int | None = None  # episodes after which an environment is built anew
+    ranks: int = 1  # learners that share each update
     patience: int = 5  # faults in a row that are borne
     emulation: Cue | None = None  # None: the stage's real body
     life: int = 0  # times that this worker has been started before

@@ -121,6 +121,11 @@ def read(path: Path) -> State:
     return _load(path)[1]
 
 
+def load_bytes(path: Path) -> tuple[bytes, State]:
+    """As `load`, with the tensors as they lie on the disk."""
+    return _load(path)
+
+
 def load(path: Path) -> tuple[dict[str, Any], State]:
     """Tensors and state of a checkpoint; RunError where it is cut short, altered or not one."""
     data, state = _load(path)

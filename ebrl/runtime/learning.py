@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from ebrl.errors import RunError
 from ebrl.runtime import checkpoint
 from ebrl.runtime.checkpoint import State
 from ebrl.runtime.memory import Memory
@@ -31,26 +33,66 @@ if TYPE_CHECKING:
 SHARE = 0.02  # of the time, spent on keeping the state in memory
 
 
+def build(worker: Worker) -> Any:
+    """The learner of the user's stage, as the seed makes it."""
+    boot = worker.boot
+    worker.use_threads(boot.threads)
+    environment, training = worker.program.environment, worker.program.training
+    assert environment is not None
+    assert training is not None
+    total = boot.total_steps
+    return worker.stage(boot.stage).build(
+        worker.stage(boot.policy_stage),
+        environment,
+        training,
+        seed=boot.seed,
+        device=boot.device,
+        total_updates=None if total is None else max(1, -(-total // training.batch)),
+    )
+
+
+def load(worker: Worker, body: Any) -> tuple[bytes, State] | None:
+    """Into `body` what was kept in memory, or else the checkpoint to go on from; None: nothing."""
+    worker.segments.settle()
+    published = int(worker.slab["weights/version"][0])
+    kept = Memory(worker.boot.memory_fds).newest(published) if published >= 0 else None
+    if kept is None and worker.boot.resume is not None:
+        kept = checkpoint.load_bytes(Path(worker.boot.resume))
+    if kept is not None:
+        body.load_state(checkpoint.tensors_of(kept[0], "the learner's state"), kept[1].learner)
+    return kept
+
+
+def join(worker: Worker, body: Any) -> None:
+    """Meet the other learners, if there are any; returns when all are there."""
+    boot = worker.boot
+    if boot.ranks == 1:
+        return
+    if not hasattr(body, "join"):
+        raise RunError(
+            "learner-alone",
+            f"the plan runs `{boot.stage}` as {boot.ranks} learners, but it cannot share its work",
+            hint="plan with one learner (--pin), or give it a method join(ranks), as "
+            "ebrl.stages.learners.body has it",
+        )
+    import torch
+
+    from ebrl.stages.learners.ranks import Ranks
+
+    meeting = f"/proc/self/fd/{boot.memory_fds[2]}"
+    body.join(Ranks(boot.index, boot.ranks, meeting, torch.device(boot.device)))
+
+
 class Learning:
     """The train worker's learner, and everything that must outlive it."""
 
     def __init__(self, worker: Worker) -> None:
         boot = self._boot = worker.boot
         self._worker = worker
-        worker.use_threads(boot.threads)
-        environment, training = worker.program.environment, worker.program.training
-        assert environment is not None
-        assert training is not None
-        total = boot.total_steps
-        self._body: Any = worker.stage(boot.stage).build(
-            worker.stage(boot.policy_stage),
-            environment,
-            training,
-            seed=boot.seed,
-            device=boot.device,
-            total_updates=None if total is None else max(1, -(-total // training.batch)),
-        )
+        self._body = build(worker)
         self._memory = Memory(boot.memory_fds)
+        self._turn = worker.slab["train/turn"]
+        self._batch = worker.slab["train/batch"]
         self._decisions = worker.slab["env/decisions"]
         self._lives = worker.slab["env/lives"]
         self._flat = np.empty(worker.slab["weights"].shape[1], np.float32)
@@ -59,13 +101,19 @@ class Learning:
         self.trained = 0  # in all runs that this one continues, too
         version = self._take_up()
         self._train = Train(
-            worker.slab, worker.segments, self._body, version=version, keep=self._keep
+            worker.slab,
+            worker.segments,
+            self._body,
+            version=version,
+            keep=self._keep,
+            announce=self._announce if boot.ranks > 1 else None,
         )
         self._saved_at = time.monotonic()
         self._state(version, self.trained)  # the first time imports things, which is no measure
         if self._lost or worker.slab["weights/version"][0] < 0:
             self._keep(version, 0)
             self._train.publish()
+        join(worker, self._body)
 
     @property
     def done(self) -> bool:
@@ -114,28 +162,23 @@ class Learning:
 
     def _take_up(self) -> int:
         """Load from memory, a checkpoint, or nothing; returns the version to go on from."""
-        slab, segments = self._worker.slab, self._worker.segments
-        segments.settle()
-        published = int(slab["weights/version"][0])
+        worker = self._worker
+        kept = load(worker, self._body)
+        published = int(worker.slab["weights/version"][0])
         self._lost = False
-        kept = self._memory.newest(published) if published >= 0 else None
-        if kept is not None:
-            tensors, state = kept
-            self._body.load_state(checkpoint.tensors_of(tensors, "memory"), state.learner)
-            self.trained = state.trained
-            self._kept = kept
-            if state.version == published:
-                return published
-            self._lost = True
-            before = self._boot.trained_before + int(slab["trained"][0])
-            segments.forget(before - state.trained)
-            return published + 1
-        if self._boot.resume is not None:
-            loaded, state = checkpoint.load(Path(self._boot.resume))
-            self._body.load_state(loaded, state.learner)
-            self.trained = state.trained
+        if kept is None:
+            return 0
+        state = kept[1]
+        self.trained = state.trained
+        if published < 0:  # from the disk
             return state.version
-        return 0
+        self._kept = kept
+        if state.version == published:
+            return published
+        self._lost = True
+        before = self._boot.trained_before + int(worker.slab["trained"][0])
+        worker.segments.forget(before - state.trained)
+        return published + 1
 
     def _keep(self, version: int, env_steps: int) -> None:
         """An update to `version` is computed and about to be committed."""
@@ -169,6 +212,14 @@ class Learning:
             lives=self._lives.tolist(),
             learner=msgspec.to_builtins(data),
         )
+
+    def _announce(self, chosen: NDArray[np.int64]) -> None:
+        """The others take part in this update."""
+        self._batch[: chosen.size] = chosen
+        self._turn[1] = chosen.size
+        self._turn[0] += 1
+        for bell in self._worker.bells_of("train"):
+            bell.ring()
 
     def _due(self, version: int) -> bool:
         every = self._boot.checkpoint_every_updates

@@ -16,21 +16,24 @@ import msgspec
 from ebrl.errors import RunError
 from ebrl.runtime.checkpoint import State
 
+Fds = tuple[int, int, int]
 HEAD = struct.Struct("<qqq")  # version, bytes of the state, bytes of the tensors; version -1: none
 NOTHING = HEAD.pack(-1, 0, 0)
 
 
-def create() -> tuple[int, int]:
-    """The two files, as descriptors that workers may inherit."""
-    first, second = (os.memfd_create(f"ebrl-learner-{n}", os.MFD_CLOEXEC) for n in range(2))
-    return first, second
+def create() -> Fds:
+    """The two files, and one by which several learners find each other, as descriptors."""
+    first, second, meeting = (
+        os.memfd_create(f"ebrl-learner-{n}", os.MFD_CLOEXEC) for n in range(3)
+    )
+    return first, second, meeting
 
 
 class Memory:
     """Both files, seen from the learner (which writes) or from the run (which may have to)."""
 
-    def __init__(self, fds: tuple[int, int]) -> None:
-        self._fds = fds
+    def __init__(self, fds: Fds) -> None:
+        self._fds = fds[:2]
         self._turn = 0
 
     def store(self, tensors: bytes, state: State) -> None:

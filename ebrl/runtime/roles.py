@@ -138,6 +138,9 @@ def train(worker: Worker) -> None:
     from ebrl.runtime.learning import Learning
 
     worker.beat()
+    if worker.boot.index > 0:
+        _follow(worker)
+        return
     learning = Learning(worker)
     simulators = worker.bells_of("simulate")
     try:
@@ -161,6 +164,22 @@ def train(worker: Worker) -> None:
                 worker.stop_all()
     finally:
         learning.save()
+
+
+def _follow(worker: Worker) -> None:
+    """Take part in the updates of the first learner."""
+    from ebrl.runtime.following import Following
+
+    following = Following(worker)
+    worker.tell(Ready())
+    _settle()
+    while not worker.stopping():
+        begin = time.perf_counter_ns()
+        if following.update():
+            worker.count(time.perf_counter_ns() - begin, 1)
+        else:
+            worker.bell.wait(IDLE_S)
+        worker.beat()
 
 
 ROLES: dict[str, Callable[[Worker], None]] = {

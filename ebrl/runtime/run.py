@@ -249,7 +249,11 @@ class Run:
         ending.stop_workers(posts, self._nursery, self._read)
         self.supervisor.settle_accounts()
         version = int(self.slab["weights/version"][0])
-        learners = [post.child for post in posts if post.boot.role == "train" and post.child]
+        learners = [
+            post.child
+            for post in posts
+            if post.boot.role == "train" and post.boot.index == 0 and post.child
+        ]
         if version >= 0 and not any(child.poll() == 0 for child in learners):
             folder = self.directory.path / CHECKPOINT
             try:
@@ -354,6 +358,10 @@ class Run:
         child.inbox.close()
         if child.process is not None:
             processes.reap_orphans(child.process)
+
+    def clear_meeting(self) -> None:
+        """Learners that find each other by it are all gone."""
+        os.ftruncate(self._memory[2], 0)
 
     def ring_all(self) -> None:
         for bell in self._bells.values():

@@ -58,6 +58,7 @@ class Host(Protocol):
     def hatch(self, boot: Boot, *, alone: bool = False) -> Child: ...
     def bury(self, child: Child) -> None: ...
     def ring_all(self) -> None: ...
+    def clear_meeting(self) -> None: ...
     def give_up(self, diagnostic: Diagnostic) -> None: ...
 
 
@@ -208,8 +209,12 @@ class Supervisor:
                     self.events.add("reclaimed", worker=post.name, steps=lost)
                     post.turn(Phase.RESTING)
             case Phase.RESTING:
-                if now >= post.rest_until:
-                    self._start(post)
+                peers = self._peers(post)
+                if all(each.phase is Phase.RESTING and now >= each.rest_until for each in peers):
+                    if len(peers) > 1:
+                        self.host.clear_meeting()
+                    for each in peers:
+                        self._start(each)
             case Phase.RETIRED:
                 pass
 
@@ -255,6 +260,10 @@ class Supervisor:
         last = "" if failure else child.last_lines()
         self.events.add("fault", f"{post.what} {how}{told}", worker=post.name, pid=child.pid)
         child.kill()
+        for peer in self._peers(post):  # without this one, they wait for ever
+            if peer is not post and peer.phase in (Phase.STARTING, Phase.RUNNING) and peer.child:
+                peer.child.kill()
+                peer.turn(Phase.ENDING)
         post.stopped_since = None
         post.rest_until = now + rest_s
         post.turn(Phase.ENDING)
@@ -296,6 +305,12 @@ class Supervisor:
                 if not other.child.gone and beat <= post.marked_ns:
                     return False
         return True
+
+    def _peers(self, post: Post) -> list[Post]:
+        """Those who are started together: learners that share each update."""
+        if post.boot.role != "train":
+            return [post]
+        return [each for each in self.posts if each.boot.role == "train"]
 
     def _generators(self, boot: Boot) -> Iterator[Post]:
         for post in self.posts:

@@ -47,11 +47,14 @@ class Train:
         *,
         version: int,
         keep: Callable[[int, int], None] | None = None,
+        announce: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> None:
-        """`keep(version, env_steps)` is called when an update is computed, before it counts."""
+        """`keep(version, env_steps)` is called when an update is computed, before it counts,
+        `announce(segments)` before it is."""
         self._segments = segments
         self._body = body
         self._keep = keep
+        self._announce = announce
         self._weights = Weights(slab)
         self.version = version
         self._obs = slab.observations()
@@ -79,7 +82,9 @@ class Train:
         steps = self._steps[chosen]
         env_steps = int(steps.sum(dtype=np.int64))
         staleness = self._staleness_of(chosen, steps)
-        metrics = self._body.update(self._batch(chosen), should_stop)
+        if self._announce is not None:
+            self._announce(chosen)
+        metrics = self._body.update(self.batch(chosen), should_stop)
         if should_stop():  # perhaps cut short: not to be called trained
             self._segments.discard(chosen, "interrupted")
             return None
@@ -107,7 +112,8 @@ class Train:
             self._headroom = math.ceil(busy * self._segments.per_batch)
         self._began = begin
 
-    def _batch(self, chosen: NDArray[np.int64]) -> Batch:
+    def batch(self, chosen: NDArray[np.int64]) -> Batch:
+        """These segments, as a learner sees them."""
         return Batch(
             segment=chosen,
             obs=self._obs,

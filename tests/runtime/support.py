@@ -135,6 +135,7 @@ def plan_of(
     *,
     simulators: int = 2,
     generators: int = 1,
+    learners: int = 1,
     environments: int | None = None,
     max_staleness: int | None = None,
     groups: int = 2,
@@ -184,7 +185,7 @@ def plan_of(
         stages=(
             stage("simulate", simulators, 1),
             stage("generate", generators, count),
-            stage("train", 1, of.training.batch, serves=False),
+            stage("train", learners, of.training.batch, serves=False),
         ),
         environments=Environments(count=count, groups=groups),
         buffers=Buffers(

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from ebrl.planner.plan import Plan
 from ebrl.runtime import checkpoint
@@ -210,3 +211,29 @@ def test_what_a_dead_worker_had_started_goes_with_it(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert not any(each.is_running() for each in left)
+
+
+def weights(logdir: Path) -> torch.Tensor:
+    return checkpoint.load(logdir)[0]["values"]
+
+
+def test_two_learners_come_to_the_weights_of_one_also_when_one_of_them_dies(
+    tmp_path: Path,
+) -> None:
+    steps = ("--steps", "2000", "--seed", "3")
+    path = write(plan_of(GRAPH, max_staleness=0), tmp_path)
+    run(path, tmp_path / "one", *steps)
+    path = write(plan_of(GRAPH, max_staleness=0, learners=2), tmp_path)
+    process = start(path, tmp_path / "two", *steps)
+    updates(tmp_path / "two", 1)
+    found = victim(process.pid, "train 1")
+    if found is not None:
+        found.kill()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    told = json.loads(out)
+    assert balanced(told)
+    assert told["restarts"] in (0, 2)
+    torch.testing.assert_close(
+        weights(tmp_path / "two"), weights(tmp_path / "one"), rtol=1e-3, atol=1e-4
+    )
