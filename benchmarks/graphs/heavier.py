@@ -7,7 +7,7 @@ from typing import Any
 import ebrl
 from ebrl.stages import PPO, ManiSkill, MLPPolicy
 
-SUBSTEPS = 4
+SUBSTEPS = 7
 LOOK_EVERY = 20  # steps
 
 
