@@ -25,6 +25,7 @@ def draw(run_dir: Path, *, title: str, predicted_env_steps_per_s: float) -> Path
     """Write `curve.png` into the run directory; None where no update has finished an episode."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     rows = [row for row in read_progress(run_dir) if row["ep_rew_mean"] is not None]
     if not rows:
@@ -50,6 +51,8 @@ def draw(run_dir: Path, *, title: str, predicted_env_steps_per_s: float) -> Path
     axes[-1].axhline(predicted_env_steps_per_s, color="#c0392b", linestyle="--", label="predicted")
     axes[-1].set(xlabel="seconds", title="trained steps/s", ylim=(0, None))
     axes[-1].legend(frameon=False, fontsize=8)
+    for each in axes[:-1]:
+        each.xaxis.set_major_formatter(EngFormatter(sep=""))
     for each in axes:
         each.grid(alpha=0.25)
         each.title.set_fontsize(9)
