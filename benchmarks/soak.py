@@ -121,7 +121,8 @@ class Soak:
 
     def workers(self) -> list[psutil.Process]:
         try:
-            return psutil.Process(self.process.pid).children()
+            found: list[psutil.Process] = psutil.Process(self.process.pid).children()
+            return found
         except psutil.NoSuchProcess:
             return []
 

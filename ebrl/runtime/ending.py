@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ebrl.runtime import checkpoint, processes
-from ebrl.runtime.memory import Memory
+from ebrl.runtime.events import Events
+from ebrl.runtime.memory import Fds, Memory
 from ebrl.runtime.messages import Saved
 from ebrl.runtime.nursery import Nursery
 from ebrl.runtime.posts import Post
@@ -45,10 +46,14 @@ def stop_workers(
     read(0.0)
 
 
-def save_from_memory(folder: Path, memory: Memory, version: int) -> Saved | None:
-    """The learner is dead: what it kept in memory is the last checkpoint. OSError: disk."""
-    kept = memory.newest(version)
+def save_from_memory(folder: Path, fds: Fds, version: int, events: Events) -> Saved | None:
+    """The learner is dead: what it kept in memory is the last checkpoint."""
+    kept = Memory(fds).newest(version)
     if kept is None:
         return None
-    path, state = checkpoint.save(folder, *kept)
+    try:
+        path, state = checkpoint.save(folder, *kept)
+    except OSError as error:
+        events.add("warning", f"the last checkpoint is not saved: {error}")
+        return None
     return Saved(str(path), state.weights_sha256)

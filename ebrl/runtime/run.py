@@ -8,9 +8,7 @@ reaped; the ledger is read when nobody writes to it any more. What becomes of wo
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
 import signal
 import sys
 import time
@@ -24,9 +22,11 @@ import msgspec
 from ebrl.errors import Diagnostic, RunError
 from ebrl.planner.layout import PRODUCED_AT, segments_per_batch
 from ebrl.planner.plan import Plan, encode
-from ebrl.runtime import assign, checkpoint, clocks, ending, memory, preflight, processes, resume
+from ebrl.runtime import assign, clocks, ending, memory, preflight, processes, resume
 from ebrl.runtime.bell import Bell
+from ebrl.runtime.best import Best
 from ebrl.runtime.boot import Boot
+from ebrl.runtime.desk import Desk
 from ebrl.runtime.emulation import setup
 from ebrl.runtime.emulation.setup import Emulation
 from ebrl.runtime.events import Events
@@ -60,7 +60,6 @@ STOP_DONE, STOP_ASKED, STOP_FAILED = 1, 2, 3
 
 
 __all__ = ["Options", "Run"]
-FEW = 20  # episodes, before a mean of them is called the best
 Watch = Callable[["Run"], None]
 
 
@@ -106,10 +105,10 @@ class Run:
         every = options.checkpoint_every_updates
         self._anew_every = every if plan.max_staleness == 0 else None
         self._failures: list[Diagnostic] = []
-        self._signal: int | None = None
-        self._ended = "done"
-        self._saved: Saved | None = None
-        self._best: float | None = None
+        self.signalled: int | None = None  # the signal that ended it, if one did
+        self.ended = "done"  # or "time limit", "failed", a signal's name
+        self.saved: Saved | None = None  # the last checkpoint
+        self._best = Best()
         self.memory = 0
         (directory.path / PLAN).write_bytes(encode(made))
 
@@ -131,7 +130,7 @@ class Run:
             resume.restore(self.slab, self.plan, self._resumed[1])
         self._memory = memory.create()
         self._bells = {name: Bell() for name in assign.possible_names(self.plan)}
-        self._selector = selectors.DefaultSelector()
+        self.desk = Desk(self._hear)
         self.segments = Segments(
             self.slab,
             per_batch=segments_per_batch(self.plan.program),
@@ -198,7 +197,7 @@ class Run:
         for boot in sorted(
             self.boots(self.plan), key=lambda boot: boot.role != "simulate"
         ):  # they need least
-            if self._signal is not None:
+            if self.signalled is not None:
                 return
             self.supervisor.post(boot)
 
@@ -211,10 +210,10 @@ class Run:
         """Read messages until the work is done, nothing helps, or we are asked to stop."""
         sampled = shown = 0.0
         while True:
-            self._read(SOON_S if self.supervisor.unsettled else TICK_S)
+            self.desk.read(SOON_S if self.supervisor.unsettled else TICK_S)
             now = time.monotonic()
             self._note_first_step()
-            if self._failures or self._signal is not None or self._over(now):
+            if self._failures or self.signalled is not None or self._over(now):
                 return
             self.supervisor.tick()
             self.watcher.tick()
@@ -230,7 +229,7 @@ class Run:
             return True
         limit, began = self.options.seconds, self.progress.first_step_at
         if limit is not None and began is not None and now - began > limit:
-            self._ended = "time limit"
+            self.ended = "time limit"
             return True
         return False
 
@@ -246,22 +245,17 @@ class Run:
             self.slab["stop"][0] = STOP_FAILED if self._failures else STOP_ASKED
         self.ring_all()
         posts = self.supervisor.posts
-        ending.stop_workers(posts, self._nursery, self._read)
+        ending.stop_workers(posts, self._nursery, self.desk.read)
         self.supervisor.settle_accounts()
         version = int(self.slab["weights/version"][0])
-        learners = [
-            post.child
+        if version >= 0 and not any(
+            post.boot.role == "train" and post.boot.index == 0 and post.child.poll() == 0
             for post in posts
-            if post.boot.role == "train" and post.boot.index == 0 and post.child
-        ]
-        if version >= 0 and not any(child.poll() == 0 for child in learners):
+            if post.child is not None
+        ):
             folder = self.directory.path / CHECKPOINT
-            try:
-                saved = ending.save_from_memory(folder, memory.Memory(self._memory), version)
-            except OSError as error:
-                self.events.add("warning", f"the last checkpoint is not saved: {error}")
-            else:
-                self._saved = saved or self._saved
+            kept = ending.save_from_memory(folder, self._memory, version, self.events)
+            self.saved = kept or self.saved
 
     def _close(self) -> None:
         self.watcher.close()
@@ -269,8 +263,8 @@ class Run:
         self.events.close()
         for post in self.supervisor.posts:
             if post.child is not None:
-                self.bury(post.child)
-        self._selector.close()
+                self.desk.bury(post.child)
+        self.desk.close()
         for bell in self._bells.values():
             bell.close()
         for fd in self._memory:
@@ -279,20 +273,10 @@ class Run:
         self.directory.close()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signal = number
-        self._ended = signal.Signals(number).name
+        self.signalled = number
+        self.ended = signal.Signals(number).name
 
     # -- messages --------------------------------------------------------------------------------
-
-    def _read(self, timeout_s: float) -> None:
-        for key, _ in self._selector.select(timeout_s):
-            child: Child = key.data
-            messages, alive = child.inbox.receive()
-            for message in messages:
-                self._hear(child, message)
-            if not alive:
-                self._selector.unregister(child.inbox.fd)
-                child.connected = False
 
     def _hear(self, child: Child, message: Any) -> None:
         match message:
@@ -306,24 +290,14 @@ class Run:
                 self.progress.updated(message)
                 self._recorder.updated(self, message)
             case Saved():
-                self._saved = message
-                self._mark_best(message)
+                self.saved = message
+                self._best.saved(message, score(self.progress.recent))
             case Warned(text):
                 self.events.add("warning", text, worker=child.name)
             case EnvironmentFailed():
                 self.supervisor.environment_failed(message)
             case Failed():
                 child.failure = message
-
-    def _mark_best(self, saved: Saved) -> None:
-        """Keep the checkpoint of the best return so far."""
-        scores = score(self.progress.recent)
-        if scores.ep_rew_mean is None or scores.episodes < FEW:
-            return
-        if self._best is None or scores.ep_rew_mean > self._best:
-            self._best = scores.ep_rew_mean
-            with contextlib.suppress(OSError):
-                checkpoint.point(Path(saved.path).parent, checkpoint.BEST, Path(saved.path).name)
 
     def _write(self, name: str, data: bytes) -> None:
         try:
@@ -342,22 +316,8 @@ class Run:
         child = processes.spawn(
             boot, self.directory.log(boot.name), None if alone else self._nursery
         )
-        self._selector.register(child.inbox.fd, selectors.EVENT_READ, child)
+        self.desk.open(child)
         return child
-
-    def bury(self, child: Child) -> None:
-        """Hear its last words, close its pipe, end what it left behind."""
-        if child.inbox.closed:
-            return
-        messages, _ = child.inbox.receive()
-        for message in messages:
-            self._hear(child, message)
-        if child.connected:
-            self._selector.unregister(child.inbox.fd)
-            child.connected = False
-        child.inbox.close()
-        if child.process is not None:
-            processes.reap_orphans(child.process)
 
     def clear_meeting(self) -> None:
         """Learners that find each other by it are all gone."""
@@ -369,26 +329,11 @@ class Run:
 
     def give_up(self, diagnostic: Diagnostic) -> None:
         """Nothing helps: the run ends with this."""
-        self._ended = "failed"
+        self.ended = "failed"
         self._failures.append(diagnostic)
         self.events.add("gave-up", diagnostic.message, code=diagnostic.code, loud=False)
 
     # -- accounts --------------------------------------------------------------------------------
-
-    @property
-    def ended(self) -> str:
-        """What ended the run: "done", "time limit", "failed", or a signal's name."""
-        return self._ended
-
-    @property
-    def saved(self) -> Saved | None:
-        """The last checkpoint."""
-        return self._saved
-
-    @property
-    def signalled(self) -> int | None:
-        """The signal that ended the run, if one did."""
-        return self._signal
 
     def stage_clocks(self) -> dict[str, dict[str, float]]:
         """By stage: busy seconds, firings, items, mean batch and share of the time busy."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,14 @@ class Seat:
     """Place `environment` of the run, and whoever sits in it."""
 
     def __init__(
-        self, body: Environment, make: Make | None, environment: int, seed: int, patience: int
+        self,
+        body: Environment,
+        make: Make | None,
+        environment: int,
+        *,
+        seed: int,
+        patience: int,
+        chunk: int,
     ) -> None:
         self.body = body
         self.environment = environment
@@ -58,6 +66,7 @@ class Seat:
         self.held: dict[str, Array] | None = None  # what it waits with; None: it must be reset
         self.anew = 0  # version at which its episodes last began anew
         self.mend_at: float | None = None  # broken, and to be built again then
+        self._chunk = chunk  # actions in a decision
         self._make = make
         self._seed = seed
         self._seeded = False
@@ -67,6 +76,23 @@ class Seat:
         """Begin an episode, the first of a life with the seed of that life."""
         self.body.reset(None if self._seeded else self._seed_of(life), obs)
         self._seeded = True
+
+    def decide(
+        self, action: Any, obs: Mapping[str, Array]
+    ) -> tuple[int, Sequence[float], bool, bool]:
+        """Carry a decision out: (steps made, their rewards, terminated, truncated)."""
+        rewards: list[float] = []
+        terminated = truncated = False
+        for each in (action,) if self._chunk == 1 else action:
+            reward, terminated, truncated, success = self.body.step(each, obs)
+            rewards.append(reward)
+            self.reward += reward
+            self.length += 1
+            if success is not None:
+                self.success = bool(self.success) or success
+            if terminated or truncated:
+                break
+        return len(rewards), rewards, terminated, truncated
 
     def forget(self) -> None:
         """The episode that it is in will not be told of; the next reset takes a seed."""

@@ -14,7 +14,6 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +93,14 @@ class Simulate:
         `make` builds another one in its place when it fails.
         """
         self._seats.append(
-            Seat(body, make, self._first + len(self._seats), self._seed, self._patience)
+            Seat(
+                body,
+                make,
+                self._first + len(self._seats),
+                seed=self._seed,
+                patience=self._patience,
+                chunk=self.chunk,
+            )
         )
         self._park(len(self._seats) - 1)
         self._seen_openings = -2
@@ -132,7 +138,7 @@ class Simulate:
             failed: BaseException | None = None
             end = position + 1
             try:
-                results.append(self._step(env, actions[position], cells[cursor + 1]))
+                results.append(self._seats[env].decide(actions[position], cells[cursor + 1]))
             except CONTAINED as error:
                 failed, end = error, position
             now = time.perf_counter_ns()
@@ -161,25 +167,7 @@ class Simulate:
             with contextlib.suppress(*CONTAINED):
                 seat.body.close()
 
-    # -- one step ----------------------------------------------------------------------------------
-
-    def _step(
-        self, env: int, action: Any, cell: Mapping[str, Array]
-    ) -> tuple[int, Sequence[float], bool, bool]:
-        """One decision: (steps made, their rewards, terminated, truncated)."""
-        seat = self._seats[env]
-        rewards: list[float] = []
-        terminated = truncated = False
-        for each in (action,) if self.chunk == 1 else action:
-            reward, terminated, truncated, success = seat.body.step(each, cell)
-            rewards.append(reward)
-            seat.reward += reward
-            seat.length += 1
-            if success is not None:
-                seat.success = bool(seat.success) or success
-            if terminated or truncated:
-                break
-        return len(rewards), rewards, terminated, truncated
+    # -- handing over ------------------------------------------------------------------------------
 
     def _flush(
         self,

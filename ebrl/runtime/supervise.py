@@ -30,6 +30,7 @@ import msgspec
 from ebrl.errors import Diagnostic
 from ebrl.planner.layout import CLOCK_BEAT, CLOCK_RETIRE
 from ebrl.runtime.boot import Boot
+from ebrl.runtime.desk import Desk
 from ebrl.runtime.events import Events
 from ebrl.runtime.growth import too_large
 from ebrl.runtime.messages import EnvironmentFailed, Failed
@@ -54,9 +55,9 @@ class Host(Protocol):
 
     slab: Slab
     segments: Segments
+    desk: Desk
 
     def hatch(self, boot: Boot, *, alone: bool = False) -> Child: ...
-    def bury(self, child: Child) -> None: ...
     def ring_all(self) -> None: ...
     def clear_meeting(self) -> None: ...
     def give_up(self, diagnostic: Diagnostic) -> None: ...
@@ -221,15 +222,15 @@ class Supervisor:
     def _ended(self, post: Post, child: Child) -> None:
         """It has ended by itself."""
         if child.refused:
-            self.host.bury(child)
+            self.host.desk.bury(child)
             post.child = self.host.hatch(post.boot, alone=True)
             return
         if child.poll() == 0 and post.retiring:
-            self.host.bury(child)
+            self.host.desk.bury(child)
             post.turn(Phase.RETIRED)
             self.events.add("retired", worker=post.name)
             return
-        self.host.bury(child)  # what it told last comes first
+        self.host.desk.bury(child)  # what it told last comes first
         self.fault(post, child.fate(), failure=child.failure)
 
     def _look_at_pulse(self, post: Post, child: Child, now: float) -> None:
@@ -283,7 +284,7 @@ class Supervisor:
 
     def _clear(self, post: Post, child: Child) -> None:
         """It is gone: take back what it held."""
-        self.host.bury(child)
+        self.host.desk.bury(child)
         host = self.host
         if post.boot.role == "simulate":
             self._out_of_service(post)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,10 @@ def bench(bodies, makes=None, **shape) -> Bench:
     return made
 
 
+def body_of(one: Bench, seat: int) -> Any:
+    return one.worker._seats[seat].body
+
+
 ERRORS = [
     RuntimeError("the gripper is on fire"),
     RunError("environment", "the reward is nan", where="environment X, port transition"),
@@ -63,9 +68,9 @@ def test_it_is_told_its_segment_is_thrown_away_and_the_others_go_on(error, call)
     assert (str(error) in failure.message) or ("nan" in failure.message)
     ledger = read_ledger(one.slab, one.segments)
     assert ledger.discarded["environment-failed"] == failure.steps
-    assert one.worker._seats[1].body.at == 12
+    assert body_of(one, 1).at == 12
     assert one.slab["env/lives"].tolist() == [1, 0]
-    assert one.worker._seats[0].body.at > 0  # a new one, in the same place
+    assert body_of(one, 0).at > 0  # a new one, in the same place
 
 
 def test_a_full_segment_is_kept_when_the_reset_after_it_fails() -> None:
@@ -114,7 +119,7 @@ def test_one_that_cannot_be_built_again_is_a_failure_too() -> None:
         "RuntimeError: x",
         "OSError: no device",
     ]
-    assert one.worker._seats[0].body.at > 0
+    assert body_of(one, 0).at > 0
 
 
 def test_a_leaky_environment_is_built_anew_every_so_many_episodes() -> None:
