@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 import setproctitle
 
+from ebrl.planner.plan import Program
 from ebrl.runtime.boot import Boot, load_stage
 
 PR_SET_PDEATHSIG = 1
@@ -118,7 +119,8 @@ def _prepare(boot: Boot, stages: dict[str, Any]) -> None:
             from ebrl.runtime import generate, simulate, train
 
             return
-        for name in (boot.stage, boot.policy_stage):
+        program = msgspec.json.decode(boot.program, type=Program)
+        for name in (each.name for each in program.stages):
             if name not in stages:
                 stages[name] = load_stage(boot.graph, boot.graph_sha256, name)
         if boot.role == "simulate":

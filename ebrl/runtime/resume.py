@@ -41,8 +41,7 @@ def restore(slab: Slab, plan: Plan, state: State) -> None:
     batch = segments_per_batch(plan.program)
     slab["started"][0] = batch * state.version
     count = plan.environments.count
-    if plan.max_staleness == 0:
-        slab["env/started"][:] = batch // count * state.version
+    slab["env/started"][:] = batch * state.version // count
     same = len(state.decisions) == count
     slab["env/decisions"][:] = state.decisions if same else max(state.decisions, default=0)
     lives = np.asarray(state.lives if same else [max(state.lives, default=0)] * count)

@@ -28,6 +28,7 @@ DRAIN_S = 10.0
 
 def simulate(worker: Worker) -> None:
     """Build the environments, stepping those that are there already, then step them all."""
+    from ebrl.runtime.seats import Rules
     from ebrl.runtime.simulate import Simulate
 
     boot = worker.boot
@@ -42,6 +43,8 @@ def simulate(worker: Worker) -> None:
         for bell in generate:
             bell.ring()
 
+    training = next(each.name for each in worker.program.stages if each.kind == "train")
+    learner_stage = worker.stage(training)
     body = Simulate(
         worker.slab,
         worker.segments,
@@ -53,9 +56,13 @@ def simulate(worker: Worker) -> None:
         ring_generate=ring_generate,
         ring_learner=learner.ring,
         beat=worker.beat,
-        anew_every=boot.checkpoint_every_updates,
-        recycle_every=boot.recycle_every,
-        patience=boot.patience,
+        rules=Rules(
+            anew_every=boot.checkpoint_every_updates,
+            recycle_every=boot.recycle_every,
+            patience=boot.patience,
+            alike=getattr(learner_stage, "group", 1),
+            whole_episodes=getattr(learner_stage, "whole_episodes", False),
+        ),
     )
     stage = worker.stage(boot.stage)
     body.before = getattr(stage, "sweeping", None)

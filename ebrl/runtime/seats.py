@@ -24,6 +24,24 @@ Make = Callable[[], Environment]
 CONTAINED = (Exception, SystemExit)  # what an environment may raise without harm to the others
 
 
+def nothing() -> None:
+    """For who asks for nothing to be done."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Rules:
+    """How environments are treated."""
+
+    anew_every: int | None = None  # versions, with η = 0: episodes begin anew
+    recycle_every: int | None = None  # episodes, then another environment in its place
+    patience: int = 5  # with one that fails again and again
+    alike: int = 1  # neighbours that begin each episode with the same seed
+    whole_episodes: bool = False  # a segment is one of them
+
+
+RULES = Rules()
+
+
 @dataclass(slots=True)
 class Episode:
     """A finished episode."""
@@ -70,12 +88,18 @@ class Seat:
         self._make = make
         self._seed = seed
         self._seeded = False
+        self._alike: tuple[int, ...] | None = None
         self._strikes = Strikes(patience)  # whether it is enough is the run's to say
 
     def reset(self, obs: Mapping[str, Array], life: int) -> None:
         """Begin an episode, the first of a life with the seed of that life."""
         self.body.reset(None if self._seeded else self._seed_of(life), obs)
         self._seeded = True
+
+    def like(self, number: int, group: int) -> None:
+        """The next reset is that of episode `number` of all in `group`."""
+        self._alike = (group, number, 2)
+        self._seeded = False
 
     def decide(
         self, action: Any, obs: Mapping[str, Array]
@@ -118,8 +142,7 @@ class Seat:
 
     def rebuild(self) -> None:
         """Another body in place of this one; raises what building it raises."""
-        with contextlib.suppress(*CONTAINED):
-            self.body.close()
+        self.close()
         if self._make is not None:
             self.body = self._make()
         self.forget()
@@ -127,9 +150,16 @@ class Seat:
         self.mend_at = None
         self._strikes.mended(time.monotonic())
 
+    def close(self) -> None:
+        """Whatever its body says to that."""
+        with contextlib.suppress(*CONTAINED):
+            self.body.close()
+
     def _seed_of(self, life: int) -> int:
-        if self.anew:
-            key: tuple[int, ...] = (self.environment, self.anew, 1)
+        if self._alike is not None:
+            key: tuple[int, ...] = self._alike
+        elif self.anew:
+            key = (self.environment, self.anew, 1)
         else:
             key = (self.environment, life) if life else (self.environment,)
         return int(np.random.SeedSequence(self._seed, spawn_key=key).generate_state(1)[0])

@@ -10,7 +10,6 @@ nothing is left to do.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.runtime.seats import CONTAINED, Episode, Failure, Make, Seat
+from ebrl.runtime.seats import CONTAINED, RULES, Episode, Failure, Make, Rules, Seat, nothing
 from ebrl.runtime.segments import ABSENT, NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Array, Slab
 from ebrl.stages.protocols import Environment
 
 FLUSH_NS = 1_000_000
-
-
-def _nothing() -> None:
-    pass
 
 
 class Simulate:
@@ -45,10 +40,8 @@ class Simulate:
         seed: int,
         ring_generate: Callable[[], None],
         ring_learner: Callable[[], None],
-        beat: Callable[[], None] = _nothing,
-        anew_every: int | None = None,
-        recycle_every: int | None = None,
-        patience: int = 5,
+        beat: Callable[[], None] = nothing,
+        rules: Rules = RULES,
     ) -> None:
         self._segments = segments
         self._first = first
@@ -57,14 +50,13 @@ class Simulate:
         self._ring_generate = ring_generate
         self._ring_learner = ring_learner
         self._beat = beat
-        self._anew_every = anew_every  # versions, at η = 0: episodes begin anew
-        self._patience = patience
-        self._recycle_every = recycle_every  # episodes of one environment
+        self._rules = rules
         mine = slice(first, first + count)
         self._state = slab["env/state"][mine]
         self._segment = slab["env/segment"][mine]
         self._cursor = slab["env/cursor"][mine]
         self._lives = slab["env/lives"][mine]
+        self._env_started = slab["env/started"][mine]
         self._version = slab["weights/version"]
         self._obs = slab.observations()
         self._action = slab["action"]
@@ -98,7 +90,7 @@ class Simulate:
                 make,
                 self._first + len(self._seats),
                 seed=self._seed,
-                patience=self._patience,
+                patience=self._rules.patience,
                 chunk=self.chunk,
             )
         )
@@ -164,8 +156,7 @@ class Simulate:
 
     def close(self) -> None:
         for seat in self._seats:
-            with contextlib.suppress(*CONTAINED):
-                seat.body.close()
+            seat.close()
 
     # -- handing over ------------------------------------------------------------------------------
 
@@ -229,17 +220,26 @@ class Simulate:
     def _turn(self, env: int, segment: int, cursor: int, *, ended: bool) -> None:
         """Go on after a step that ended the episode, the segment, or both."""
         if ended:
-            self._report(env)
+            self.episodes.append(self._seats[env].finished())
         beyond = cursor + (2 if ended else 1)  # an ended episode's final observation takes a row
-        worn = ended and self._recycle_every and self._seats[env].episodes >= self._recycle_every
+        worn = (
+            ended
+            and self._rules.recycle_every
+            and self._seats[env].episodes >= self._rules.recycle_every
+        )
         if worn and not self._mend_one(env, segment):
             return
+        if self._rules.whole_episodes:
+            beyond = self.horizon
+            if not ended:  # longer than a segment: cut
+                self._seats[env].forget()
         if beyond < self.horizon:
             if self._reset(env, segment, beyond):
                 self._cursor[env] = beyond
                 self._give(np.array([env]))
             return
-        last = None if ended else self._cells_of(segment)[self.horizon]
+        anew = ended or self._rules.whole_episodes
+        last = None if anew else self._cells_of(segment)[self.horizon]
         rests = self.draining or env >= self._active
         following = None if rests else self._segments.start(self._first + env)
         if following is not None:
@@ -252,9 +252,9 @@ class Simulate:
     def _begin(self, env: int, segment: int, obs: Mapping[str, Array] | None) -> None:
         """Start a segment, from an observation or from a fresh episode."""
         seat = self._seats[env]
-        if self._anew_every is not None:
+        if self._rules.anew_every is not None:
             version = int(self._version[0])
-            if version % self._anew_every == 0 and seat.anew != version:
+            if version % self._rules.anew_every == 0 and seat.anew != version:
                 seat.forget()
                 seat.anew = version
                 obs = None
@@ -273,7 +273,10 @@ class Simulate:
     def _reset(self, env: int, segment: int, row: int) -> bool:
         """Begin an episode in this row; False when the environment failed at it."""
         try:
-            self._seats[env].reset(self._cells_of(segment)[row], int(self._lives[env]))
+            seat = self._seats[env]
+            if self._rules.alike > 1:
+                seat.like(int(self._env_started[env]), (self._first + env) // self._rules.alike)
+            seat.reset(self._cells_of(segment)[row], int(self._lives[env]))
         except CONTAINED as error:
             self._fail(env, segment, error)
             return False
@@ -301,9 +304,6 @@ class Simulate:
                     return
             else:
                 self._begin(env, segment, self._seats[env].held)
-
-    def _report(self, env: int) -> None:
-        self.episodes.append(self._seats[env].finished())
 
     # -- faults ----------------------------------------------------------------------------------
 

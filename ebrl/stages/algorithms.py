@@ -124,3 +124,78 @@ class PPO(Learner):
             device=device,
             total_updates=total_updates,
         )
+
+
+class GRPO(PPO):
+    """Group-relative policy optimisation, for sparse success rewards: no critic, no discount.
+
+    `group` environments next to each other begin each episode alike (same seed), and an episode's
+    advantage is its return against those of its group. Each segment is one episode, so `horizon` is
+    at least its length: what is longer is cut there. `by_episode` weighs episodes alike instead of
+    decisions. Groups are whole in a batch of a synchronous run; with staleness an episode is
+    compared with those of its group that are there.
+    """
+
+    whole_episodes = True
+
+    def __init__(
+        self,
+        *,
+        horizon: int,
+        batch: int,
+        group: int = 8,
+        epochs: int = 1,
+        minibatch: int | None = None,
+        learning_rate: float = 3e-4,
+        anneal: float | None = None,
+        clip: float = 0.2,
+        entropy: float = 0.0,
+        max_grad_norm: float = 0.5,
+        behaviour_cap: float = 10.0,
+        target_kl: float | None = None,
+        by_episode: bool = False,
+        adam_eps: float = 1e-5,
+    ) -> None:
+        super().__init__(
+            horizon=horizon,
+            batch=batch,
+            epochs=epochs,
+            minibatch=minibatch,
+            learning_rate=learning_rate,
+            anneal=anneal,
+            gamma=1.0,
+            clip=clip,
+            entropy=entropy,
+            value_weight=0.0,
+            max_grad_norm=max_grad_norm,
+            behaviour_cap=behaviour_cap,
+            normalise_advantages=False,
+            target_kl=target_kl,
+            adam_eps=adam_eps,
+        )
+        if group < 2:
+            raise GraphError("setting", f"GRPO(group={group}): group must be at least 2")
+        self.group = group
+        self.by_episode = by_episode
+
+    def build(
+        self,
+        policy: Policy,
+        environment: EnvironmentProgram,
+        training: TrainingProgram,
+        *,
+        seed: int,
+        device: str,
+        total_updates: int | None,
+    ) -> LearnerBody:
+        from ebrl.stages.learners.grpo import GRPOBody
+
+        return GRPOBody(
+            self,
+            policy,
+            environment,
+            training,
+            seed=seed,
+            device=device,
+            total_updates=total_updates,
+        )

@@ -81,6 +81,8 @@ class Learner(Stage):
 
     horizon: int
     batch: int
+    group: int = 1  # neighbouring environments that begin each episode alike
+    whole_episodes: ClassVar[bool] = False  # each segment is one episode, from its beginning
 
     def build(
         self,

@@ -10,6 +10,7 @@ import pytest
 
 from ebrl.errors import RunError
 from ebrl.runtime.ledger import read as read_ledger
+from ebrl.runtime.seats import Rules
 from ebrl.runtime.segments import ABSENT, FREE
 from tests.runtime.support import Countdown
 from tests.runtime.test_simulate import Bench
@@ -129,7 +130,7 @@ def test_a_leaky_environment_is_built_anew_every_so_many_episodes() -> None:
         made.append(Countdown(3))
         return made[-1]
 
-    one = bench(made, [make], batch=256, recycle_every=2)
+    one = bench(made, [make], batch=256, rules=Rules(recycle_every=2))
     one.go(20)
     assert [body.episode for body in made[:3]] == [2, 2, 2]
     assert all(body.closed for body in made[:2])
@@ -143,7 +144,7 @@ def test_in_a_synchronous_run_episodes_begin_anew_at_every_version_it_can_go_on_
 
     def seeds(version: int) -> tuple[list[int | None], list[int]]:
         body = Countdown(100)
-        one = Bench([], count=1, batch=8, max_staleness=0, anew_every=2)
+        one = Bench([], count=1, batch=8, max_staleness=0, rules=Rules(anew_every=2))
         one.slab["weights/version"][0] = version
         one.slab["version"][:] = version
         one.slab["started"][0] = one.slab["env/started"][0] = 2 * version
@@ -175,3 +176,21 @@ def test_a_worker_that_drains_fills_what_it_has_and_starts_nothing() -> None:
     assert one.worker.idle
     assert len(one.finished()) == 2
     assert np.all(one.slab["steps"][one.finished()] == 1)
+
+
+def test_neighbours_begin_alike_and_a_segment_is_one_episode() -> None:
+    bodies = [Countdown(length) for length in (2, 3, 9, 4)]
+    rules = Rules(alike=2, whole_episodes=True)
+    one = Bench(bodies, rules=rules, batch=64)
+    one.go(14)
+    seeds = [body.seeds for body in bodies]
+    assert seeds[0][:3] == seeds[1][:3]
+    assert seeds[2][:3] == seeds[3][:3]
+    assert len({*seeds[0][:3], *seeds[2][:3]}) == 6
+    assert all(seed is not None for seeds_of in seeds for seed in seeds_of)
+    for segment in one.finished():
+        environment = int(one.slab["segment/environment"][segment])
+        made = min(bodies[environment].length, 4)  # longer than a segment: cut
+        assert one.slab["steps"][segment].tolist() == [1] * made + [0] * (4 - made)
+        assert one.obs(segment)[0] % 1000 == 0
+    assert read_ledger(one.slab, one.segments).balance == 0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ebrl.runtime.ledger import read as read_ledger
+from ebrl.runtime.seats import Rules
 from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, READY
 from ebrl.runtime.simulate import Simulate
 from tests.runtime.support import Countdown, pool, program
@@ -14,7 +15,7 @@ from tests.runtime.support import Countdown, pool, program
 class Bench:
     """A simulate worker with a stand-in policy that answers everybody at once."""
 
-    def __init__(self, bodies, count=None, anew_every=None, recycle_every=None, **shape):
+    def __init__(self, bodies, count=None, rules=None, **shape):
         count = len(bodies) if count is None else count
         self.rung = {"generate": 0, "learner": 0}
         self.slab, self.segments = pool(program(**shape), environments=count)
@@ -28,8 +29,7 @@ class Bench:
             seed=9,
             ring_generate=lambda: self.ring("generate"),
             ring_learner=lambda: self.ring("learner"),
-            anew_every=anew_every,
-            recycle_every=recycle_every,
+            rules=rules or Rules(),
         )
         for body in bodies:
             self.worker.add(body)

@@ -127,6 +127,14 @@ class PPOBody(NetworkLearner):
         behaviour = batch.log_prob[segment]
         log_weight = np.where(given.valid, prox - behaviour, 0).astype(np.float32)
         weight = np.exp(np.minimum(log_weight, np.float32(np.log(settings.behaviour_cap))))
+        advantage, target, weight = self._advantages(batch, given, value, weight)
+        return _Data(self, given, rows, action, value, prox, weight, advantage, target)
+
+    def _advantages(
+        self, _batch: Batch, given: Decisions, value: F32, weight: F32
+    ) -> tuple[F32, F32, F32]:
+        """Advantages, value targets and the weights of decisions, each [N, T]."""
+        settings = self.settings
         if settings.advantages == "vtrace":
             advantage, target = vtrace(
                 given,
@@ -136,10 +144,9 @@ class PPOBody(NetworkLearner):
                 c_clip=settings.c_clip,
                 trace_lambda=settings.gae_lambda,
             )
-            weight = np.minimum(weight, np.float32(settings.rho_clip))
-        else:
-            advantage, target = gae(given, value, settings.gae_lambda)
-        return _Data(self, given, rows, action, value, prox, weight, advantage, target)
+            return advantage, target, np.minimum(weight, np.float32(settings.rho_clip))
+        advantage, target = gae(given, value, settings.gae_lambda)
+        return advantage, target, weight
 
     @torch.no_grad()
     def _evaluate(self, rows: Rows, action: Tensor) -> tuple[F32, F32]:
