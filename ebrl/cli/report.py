@@ -18,6 +18,10 @@ def report(
         Path | None,
         typer.Option("--run", help="Directory of a run of this plan.", metavar="DIR"),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", help="What `ebrl compare --json` printed.", metavar="FILE"),
+    ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Where the page goes.")
     ] = Path("report.html"),
@@ -29,12 +33,13 @@ def report(
     Examples:
       ebrl report plan.json -o plan.html
       ebrl report plan.json --run runs/demo -o report.html
+      ebrl report plan.json --compare compare.json
     """
     import json
 
     from ebrl.planner.report import write
 
-    verdict = write(plan, run, output)
+    verdict = write(plan, run, output, compare)
     if as_json:
         print(json.dumps({"path": str(output)}))
     else:

@@ -108,11 +108,14 @@ def _plans(
     points: tuple[Point, ...],
     options: CompileOptions,
 ) -> Iterator[Plan]:
-    if strategy.restriction is not None:
+    if strategy.restriction not in (None, restrict.whole_devices):
+        assert strategy.restriction is not None
         yield from restrict.plans(program, cluster, points, options, strategy.restriction)
         return
-    # Everything is allowed, so what others choose is, too: no staleness is within its bound.
-    makers: list[Maker] = [partial(_compiled, program, cluster, points)]
+    # What others choose is allowed, too: on whole devices, and no staleness is within its bound.
+    makers: list[Maker] = []
+    if strategy.restriction is None:
+        makers.append(partial(_compiled, program, cluster, points))
     for restriction in (restrict.whole_devices, restrict.rollout_apart):
         makers.append(partial(_restricted, program, cluster, points, restriction))
     for maker in makers:

@@ -80,6 +80,14 @@ def _table(
 ) -> tuple[list[float], float]:
     """Medians by size of a call, and the spread at the planned one. A rank of the learner makes
     calls of one size only: its share in as many equal calls as its batch asks for."""
+    if replica.rated_cores <= 0 or replica.batch < 1:
+        raise PlanError(
+            "plan-malformed",
+            f"a replica with {replica.rated_cores:g} cores and a batch of {replica.batch} does "
+            "nothing",
+            where=f"stages.{demand.name}.replicas[{replica.index}]",
+            hint="the plan was edited or made by hand; plan again",
+        )
     alone = demand.holds and device is None
     if demand.learns and replica.share:
         sizes = np.array([max(1.0, replica.share / calls_of(replica))])

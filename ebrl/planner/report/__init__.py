@@ -10,18 +10,19 @@ from pathlib import Path
 
 from ebrl.errors import EbrlError
 from ebrl.planner import plan as plans
-from ebrl.planner.report import page, rundir
+from ebrl.planner.report import ahead, page, rundir
 
 
-def write(plan_path: Path, run: Path | None, output: Path) -> str:
-    """Write the page and return its verdict.
+def write(plan_path: Path, run: Path | None, output: Path, compare: Path | None = None) -> str:
+    """Write the page and return its verdict. `compare`: what `ebrl compare --json` printed.
 
     Raises PlanError for a plan that cannot be read; EbrlError for a run directory that is damaged,
     not there or of another plan, and where the page cannot be written.
     """
     plan = plans.read(plan_path)
     record = None if run is None else rundir.read(run, plan)
-    text = page.render(plan, record)
+    compared = None if compare is None else ahead.read_comparison(compare)
+    text = page.render(plan, record, compared)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ebrl import __version__
 from ebrl.planner.plan import Plan
-from ebrl.planner.report import curves, measured, picture, planned, shares, sources
+from ebrl.planner.report import ahead, curves, measured, picture, planned, shares, sources
+from ebrl.planner.report.ahead import Compared
 from ebrl.planner.report.bars import colours
 from ebrl.planner.report.rundir import RunRecord
 
 
-def render(plan: Plan, run: RunRecord | None) -> str:
-    """The page, as HTML."""
+def render(plan: Plan, run: RunRecord | None, compared: Compared | None = None) -> str:
+    """The page, as HTML; `compared`: other systems' schedules, where they were simulated."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -38,6 +39,9 @@ def render(plan: Plan, run: RunRecord | None) -> str:
         alternatives=planned.alternatives(plan),
         buffers=planned.buffers(plan),
         shares=shares.shares(plan),
+        ahead=ahead.ahead(plan),
+        compared=None if compared is None else ahead.comparison(compared),
+        best_other=None if compared is None else compared.best_other,
         ran=None if run is None else _ran(plan, run),
         bases=sources.bases(plan),
         points=points,
