@@ -72,15 +72,10 @@ def join(worker: Worker, body: Any) -> None:
         raise RunError(
             "learner-alone",
             f"the plan runs `{boot.stage}` as {boot.ranks} learners, but it cannot share its work",
-            hint="plan with one learner (--pin), or give it a method join(ranks), as "
-            "ebrl.stages.learners.body has it",
+            hint="plan with one learner (--pin), or give it a method join(rank, world, meeting), "
+            "as ebrl.stages.learners.body has it",
         )
-    import torch
-
-    from ebrl.stages.learners.ranks import Ranks
-
-    meeting = f"/proc/self/fd/{boot.memory_fds[2]}"
-    body.join(Ranks(boot.index, boot.ranks, meeting, torch.device(boot.device)))
+    body.join(boot.index, boot.ranks, f"/proc/self/fd/{boot.memory_fds[2]}")
 
 
 class Learning:

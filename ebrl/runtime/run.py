@@ -123,7 +123,7 @@ class Run:
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGINT, signal.SIGTERM)
         }
-        self.slab = Slab.create(self._layout)
+        self.slab = Slab.create(self._layout, available_bytes=preflight.memory_available())
         self.slab["weights/version"][0] = -1
         self.slab["weights/writing"][0] = -1
         if self._resumed is not None:

@@ -61,3 +61,20 @@ def test_a_plan_for_several_nodes_is_refused(plan: Plan) -> None:
 
 def test_a_plan_for_more_gpus_than_there_are_is_refused(plan: Plan) -> None:
     assert "hardware-absent" in codes(on(plan, device=7))
+
+
+def test_the_limit_of_the_control_group_counts_where_it_is_lower(tmp_path, monkeypatch) -> None:
+    before = preflight.memory_available()
+    (tmp_path / "memory.max").write_text("1000000000\n")
+    (tmp_path / "memory.current").write_text("700000000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 100000000\n")
+    monkeypatch.setattr(preflight, "GROUP", tmp_path)
+    assert preflight.memory_free() == pytest.approx(0.4, abs=0.01)
+    assert preflight.memory_available() == pytest.approx(400_000_000, rel=0.01)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert preflight.memory_available() == pytest.approx(before, rel=0.2)
+
+
+def test_too_few_file_handles_are_told_with_the_number_needed(plan: Plan, monkeypatch) -> None:
+    monkeypatch.setattr(preflight.resource, "getrlimit", lambda _: (20, 20))
+    assert codes(plan) == ["file-handles"]

@@ -12,7 +12,6 @@ import torch
 from ebrl.frontend.program import ActionProgram, EnvironmentProgram, TrainingProgram
 from ebrl.frontend.spec import Tensor
 from ebrl.stages import PPO, MLPPolicy
-from ebrl.stages.learners.ranks import Ranks
 from ebrl.stages.protocols import Batch
 
 SEGMENTS, T = 9, 8  # not divisible by the ranks
@@ -55,7 +54,7 @@ def learn(rank: int, world: int, meeting: str, options: dict[str, Any], stop_at:
         policy, ENVIRONMENT, training, seed=5, device="cpu", total_updates=None
     )
     if world > 1:
-        body.join(Ranks(rank, world, meeting, torch.device("cpu")))
+        body.join(rank, world, meeting)
     metrics: dict[str, float] = {}
     asked = 0
 

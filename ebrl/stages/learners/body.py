@@ -18,6 +18,7 @@ from torch import Tensor
 from ebrl.errors import RunError
 from ebrl.frontend.program import EnvironmentProgram
 from ebrl.stages.learners.adam import FlatAdam
+from ebrl.stages.learners.ranks import Ranks
 from ebrl.stages.policies.actor_critic import Answer
 from ebrl.stages.policies.body import seeded_network
 from ebrl.stages.policies.flat import FlatNetwork
@@ -25,7 +26,6 @@ from ebrl.stages.protocols import Batch, Weights
 
 if TYPE_CHECKING:
     from ebrl.stages.base import Policy
-    from ebrl.stages.learners.ranks import Ranks
 
 
 class NetworkLearner:
@@ -50,9 +50,11 @@ class NetworkLearner:
         self.ranks: Ranks | None = None
         self._part = 1.0  # of the minibatch's rows, that this rank computes
 
-    def join(self, ranks: Ranks) -> None:
-        """Be one of several: gradients are summed over all of them."""
-        self.ranks = ranks
+    def join(self, rank: int, world: int, meeting: str) -> None:
+        """Be `rank` of `world` that find each other by the file `meeting`: gradients are summed
+        over all of them.
+        """
+        self.ranks = Ranks(rank, world, meeting, self.device)
 
     def update(self, batch: Batch, should_stop: Callable[[], bool]) -> dict[str, float]:
         """One update; see `protocols.LearnerBody`."""
