@@ -185,13 +185,6 @@ def test_on_a_full_disk_training_goes_on_and_says_so(plan: Plan, tmp_path: Path)
     assert "metrics are not written" in err
 
 
-def test_a_run_without_faults_restarts_nobody(plan: Plan, tmp_path: Path) -> None:
-    told = run(write(plan, tmp_path), tmp_path / "run", "--steps", "2000")
-    assert told["restarts"] == told["rebuilds"] == 0
-    assert told["ended"] == "done"
-    assert not [e for e in lines(tmp_path / "run" / "events.jsonl") if e["event"] == "fault"]
-
-
 def test_what_a_dead_worker_had_started_goes_with_it(tmp_path: Path) -> None:
     path = write(plan_of(GRAPHS / "leaves_a_child.py", simulators=1), tmp_path)
     process = start(path, tmp_path / "run")

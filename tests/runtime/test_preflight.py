@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import msgspec
 import pytest
 
@@ -76,5 +78,5 @@ def test_the_limit_of_the_control_group_counts_where_it_is_lower(tmp_path, monke
 
 
 def test_too_few_file_handles_are_told_with_the_number_needed(plan: Plan, monkeypatch) -> None:
-    monkeypatch.setattr(preflight.resource, "getrlimit", lambda _: (20, 20))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
     assert codes(plan) == ["file-handles"]

@@ -91,6 +91,7 @@ def test_a_run_trains_accounts_for_every_step_and_leaves_what_people_look_for(
     assert told["episodes"] > 50
     assert told["ep_rew_mean"] > 15
     assert told["env_steps_per_s"] > 0
+    assert told["restarts"] == told["rebuilds"] == 0
     for key in ("predicted_env_steps_per_s", "success_once", "restarts", "replans"):
         assert key in told
     tensors, state = checkpoint.load(Path(told["checkpoint"]))
