@@ -161,15 +161,12 @@ class Sweep:
 
     def _typical(self, stage: str, plan: Plan | None) -> Place:
         """The place that the best plan uses so far, else the largest batch on one core."""
-        mine = [p for p in self._places[stage] if self._shared_or_only(p)]
+        mine = [place for place in self._places[stage] if place.cores == 1]
         if plan is not None:
             batch = plan.stage(stage).replicas[0].batch
             mine.sort(key=lambda place: (abs(place.batch - batch), place.cores))
             return mine[0]
         return max(mine, key=lambda place: place.batch)
-
-    def _shared_or_only(self, place: Place) -> bool:
-        return place.cores == 1
 
     def _measure(
         self,

@@ -73,16 +73,16 @@ class Detector:
     def finding(self) -> Finding:
         """What the windows so far say."""
         offsets = {name: series.level for name, series in self._series.items()}
-        tested = all(series.tested >= FEWEST for series in self._series.values())
+        known = [name for name, series in self._series.items() if series.tested >= FEWEST]
         alarms = {
             name
             for name, series in self._series.items()
-            if series.tested >= FEWEST
+            if name in known
             and abs(offsets[name]) > math.log1p(MATTERS / 2)
             and (series.alarm or self._off(name))
         }
         taken = self._foreign if self._taken_s >= HOLD_S else self._borne
-        common = _common([offsets[name] for name in self._series]) if alarms else 0.0
+        common = _common([offsets[name] for name in known]) if alarms else 0.0
         if abs(common) < math.log1p(MATTERS):
             common = 0.0
         factors = {
@@ -101,7 +101,7 @@ class Detector:
             factors=factors,
             common=math.exp(common),
             foreign=taken,
-            tested=tested,
+            tested=len(known) == len(self._series),
             text=_words(kind, lone, math.exp(common), taken, self._borne),
         )
 
@@ -115,6 +115,8 @@ class Detector:
 
     def _off(self, name: str) -> bool:
         """Constantly apart from the profile by more than what matters, beyond its own noise."""
+        if name not in self._expected.measured:
+            return False  # an estimate: only a change of what is seen tells anything
         series = self._series[name]
         error = 3 * series.sigma / math.sqrt(max(series.tested, 1))
         return abs(series.mean) - error > math.log1p(MATTERS)

@@ -22,7 +22,10 @@ def points_of(points: Sequence[Point], plan: Plan, stage: str) -> tuple[Point, .
     program = plan.program.stage(stage)
     keys = {program.profile_key or stage, stage}
     replica = plan.stage(stage).replicas[0]
-    mine = [p for p in points if p.stage in keys and (p.device == CPU) == (replica.device is None)]
+    kinds = (
+        {CPU} if replica.device is None else {n.device.name for n in plan.cluster.nodes if n.device}
+    )
+    mine = [p for p in points if p.stage in keys and p.device in kinds]
     if not mine:
         return ()
     quota = replica.sms if replica.device is not None else replica.rated_cores or 1.0
@@ -37,19 +40,26 @@ def points_of(points: Sequence[Point], plan: Plan, stage: str) -> tuple[Point, .
 
 
 class Expectation:
-    """Log seconds of an item of a stage, over the batch."""
+    """Log seconds of an item of a stage, over the batch.
+
+    A stage without points where it runs was planned by an estimate; its items are taken to cost
+    what they do in the planned batch.
+    """
 
     def __init__(self, plan: Plan, points: Sequence[Point]) -> None:
         self._curves: dict[str, Curve] = {}
+        self.measured: set[str] = set()  # stages that have points where they run
         for stage in plan.stages:
             mine = sorted(points_of(points, plan, stage.name), key=lambda point: point.batch)
             if mine:
+                self.measured.add(stage.name)
                 self._curves[stage.name] = (
                     tuple(math.log(p.batch) for p in mine),
                     tuple(math.log(p.median_s) for p in mine),
                 )
             else:
-                self._curves[stage.name] = ((math.log(stage.batch),), (math.log(stage.seconds),))
+                item_s = stage.seconds / (1 if stage.kind == "simulate" else stage.batch)
+                self._curves[stage.name] = ((0.0,), (math.log(item_s),))
 
     def log_item(self, stage: str, batch: float) -> float:
         """Between points as the planner interpolates; beyond them in proportion to the batch."""

@@ -117,7 +117,7 @@ class Watcher:
             self._prove(now)
         elif self._policy.enabled and self._planning is None and self._patience.ready(now):
             finding = self._detector.finding()
-            if finding.tested and finding.kind != "none":
+            if finding.kind != "none":
                 self._ask(finding)
 
     def close(self) -> None:
