@@ -75,7 +75,7 @@ def plan(cluster: str, factor: int, seconds: float) -> dict[str, Any]:
 
 def loops(seconds: float) -> list[dict[str, Any]]:
     """The small model, by each."""
-    found = []
+    found: list[dict[str, Any]] = []
     for name, runs in (("own heap", own), ("SimPy", with_simpy)):
         begun = time.perf_counter()
         try:
@@ -113,7 +113,8 @@ class Counts:
 
 def own(seconds: float) -> tuple[int, int]:
     """Callbacks on a heap."""
-    counts, heap, number = Counts(), [], 0
+    counts, number = Counts(), 0
+    heap: list[tuple[float, int, Callable[[float], None]]] = []
     queues: list[deque[int]] = [deque() for _ in range(SIMULATORS)]
     stepping = [False] * SIMULATORS
     waiting: deque[int] = deque()

@@ -81,4 +81,5 @@ def _bar(axes: Any, place: int, row: Row) -> None:
     )
     text = f"{rate:,.0f}" + (f"  {row.speedup:.2f}×" if row.speedup is not None else "")
     end = row.confidence_env_steps_per_s[1] if row.confidence_env_steps_per_s else rate
-    axes.text(max(rate, end), place, f" {text}", va="center", color=INK)
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    axes.text(max(rate, end), place, f" {text} ", va="center", color=INK, bbox=paper)
