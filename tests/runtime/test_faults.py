@@ -16,6 +16,7 @@ import torch
 from ebrl.planner.plan import Plan
 from ebrl.runtime import checkpoint
 from tests.runtime.support import GRAPHS, plan_of
+from tests.runtime.test_checkpoint import state, tensors
 from tests.runtime.test_run import balanced, refused, run, start, title, wait_for, workers, write
 
 GRAPH = GRAPHS / "cartpole.py"
@@ -66,17 +67,18 @@ def test_what_dies_again_and_again_ends_the_run_with_how_often_and_how(
 def test_an_environment_that_keeps_raising_ends_the_run_with_the_user_s_own_words(
     tmp_path: Path,
 ) -> None:
-    process = start(write(plan_of(GRAPHS / "broken.py"), tmp_path), tmp_path / "run")
+    path = write(plan_of(GRAPHS / "broken.py"), tmp_path)
+    process = start(path, tmp_path / "run", "--patience", "3")
     out, err = process.communicate(timeout=90)
     assert process.returncode == 1, err
     diagnostic = json.loads(out)["diagnostics"][0]
     assert diagnostic["code"] == "environment-keeps-failing"
     assert "the gripper is on fire" in diagnostic["message"]
-    assert "5 times in a row" in diagnostic["message"]
+    assert "3 times in a row" in diagnostic["message"]
     assert "Traceback" not in err
     told = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert balanced(told)
-    assert told["rebuilds"] >= 5
+    assert told["rebuilds"] >= 3
 
 
 def test_an_environment_that_cannot_be_made_ends_the_run_at_once(tmp_path: Path) -> None:
@@ -96,34 +98,27 @@ def test_an_environment_that_cannot_be_made_ends_the_run_at_once(tmp_path: Path)
     assert time.monotonic() - began < 50
 
 
-STEPS = ("--steps", "9000", "--seed", "3", "--checkpoint-updates", "4", "--patience", "9")
+STEPS = ("--steps", "7000", "--seed", "3", "--checkpoint-updates", "4", "--patience", "9")
 
 
-def test_a_synchronous_run_that_lost_workers_or_was_killed_equals_one_that_did_not(
+def test_a_synchronous_run_that_lost_workers_and_was_killed_equals_one_that_did_not(
     tmp_path: Path,
 ) -> None:
     """Bit for bit: whoever answers or learns, and however often it is started."""
     path = write(plan_of(GRAPH, max_staleness=0), tmp_path)
     whole = run(path, tmp_path / "whole", *STEPS)
-
-    harmed = start(path, tmp_path / "harmed", *STEPS)
-    for count, name in ((2, "train 0"), (6, "generate 0")):
-        updates(tmp_path / "harmed", count)
+    logdir = tmp_path / "harmed"
+    harmed = start(path, logdir, *STEPS)
+    for count, name in ((1, "train 0"), (3, "generate 0")):
+        updates(logdir, count)
         found = victim(harmed.pid, name)
         if found is not None:
             found.kill()
-    out, err = harmed.communicate(timeout=120)
-    told = json.loads(out)
-    assert told["weights_sha256"] == whole["weights_sha256"], err
-    assert told["restarts"] >= 1
-    assert told["env_steps"] == whole["env_steps"]
-    assert sum(told["ledger"]["discarded"].values()) == 0
-
-    killed = start(path, tmp_path / "killed", *STEPS)
-    updates(tmp_path / "killed", 9)
-    killed.kill()
-    killed.communicate()
-    resumed = run(path, tmp_path / "resumed", "--resume", str(tmp_path / "killed"), *STEPS)
+    updates(logdir, 8)
+    harmed.kill()
+    harmed.communicate()
+    assert [e for e in lines(logdir / "events.jsonl") if e["event"] == "fault"]
+    resumed = run(path, tmp_path / "resumed", "--resume", str(logdir), *STEPS)
     assert resumed["weights_sha256"] == whole["weights_sha256"]
     assert resumed["env_steps"] < whole["env_steps"]
     last = lines(tmp_path / "resumed" / "progress.jsonl")[-1]
@@ -150,15 +145,11 @@ def test_a_checkpoint_of_another_graph_or_an_altered_one_is_refused_before_the_s
     plan: Plan, tmp_path: Path
 ) -> None:
     path = write(plan, tmp_path)
-    run(path, tmp_path / "a", "--steps", "500")
-    other = tmp_path / "other.py"
-    other.write_text(GRAPH.read_text().replace("cartpole-test", "another"))
-    (tmp_path / "o").mkdir()
-    theirs = write(plan_of(other), tmp_path / "o")
-    told = refused(theirs, tmp_path / "b", "--resume", str(tmp_path / "a"))
+    theirs = state(3, graph=plan.program.name)  # of the same name, but another file
+    folder, _ = checkpoint.save(tmp_path / "a", tensors(), theirs)
+    told = refused(path, tmp_path / "b", "--resume", str(tmp_path / "a"))
     assert told["code"] == "checkpoint-of-another-graph"
-    tensors = checkpoint.resolve(tmp_path / "a") / checkpoint.TENSORS
-    tensors.write_bytes(tensors.read_bytes()[:-7])
+    (folder / checkpoint.TENSORS).write_bytes((folder / checkpoint.TENSORS).read_bytes()[:-7])
     told = refused(path, tmp_path / "c", "--resume", str(tmp_path / "a"))
     assert told["code"] == "checkpoint-altered"
     assert not (tmp_path / "c" / "logs" / "train-0.log").exists()
@@ -173,7 +164,7 @@ def test_on_a_full_disk_training_goes_on_and_says_so(plan: Plan, tmp_path: Path)
     for pid in below:  # from now on, no file may grow
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size // 2, size // 2))
     trained = lines(logdir / "progress.jsonl")[-1]["env_steps"]
-    time.sleep(3.0)
+    time.sleep(2.0)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 143, err
