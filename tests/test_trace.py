@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,10 @@ def sample(offset: float = 0.0) -> Trace:
     return trace
 
 
-def written(trace: Trace, path: Path) -> list[dict]:
+def written(trace: Trace, path: Path) -> list[dict[str, Any]]:
     trace.write(path)
-    return json.loads(path.read_text())["traceEvents"]
+    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
+    return events
 
 
 def test_spans_counters_and_marks_are_chromes(tmp_path: Path):

@@ -109,7 +109,8 @@ def run(clock: Clock) -> None:
 
 
 def test_two_jobs_on_one_core_take_twice_as_long():
-    clock, ends = Clock(), []
+    clock = Clock()
+    ends: list[float] = []
     cores = Cores(clock, 1.0)
     cores.start(0.0, 1.0, 1.0, ends.append)
     cores.start(0.0, 2.0, 1.0, ends.append)
@@ -118,7 +119,8 @@ def test_two_jobs_on_one_core_take_twice_as_long():
 
 
 def test_turns_go_by_weight_and_one_alone_has_everything():
-    clock, ends = Clock(), []
+    clock = Clock()
+    ends: list[float] = []
     device = Turns(clock, None, 1.0)
     device.start(0.0, 3.0, 0.75, ends.append)
     device.start(0.0, 2.0, 0.25, ends.append)
@@ -127,7 +129,8 @@ def test_turns_go_by_weight_and_one_alone_has_everything():
 
 
 def test_a_device_slows_down_with_its_host_cores():
-    clock, ends = Clock(), []
+    clock = Clock()
+    ends: list[float] = []
     cores = Cores(clock, 1.0)
     device = Turns(clock, cores, 1.0)
     device.start(0.0, 1.0, 0.5, ends.append)
