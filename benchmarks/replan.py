@@ -10,9 +10,6 @@ Counted are trained environment steps a second over the last `LAST_S`.
 *noise* and *square* are an hour each of stage times that are drawn, through the run's own detector,
 planner and patience, by a clock of their own: stationary log-normal noise of 20 %, and a stage that
 takes 1.8 times as long half of the time, swinging faster than the cooldown.
-
-Cases on emulated clusters take a plan for hardware that is not here: `--emulated PLAN` runs it with
-`ebrl execute --emulate --inject …` for each of `INJECTIONS`, with and without replanning.
 """
 
 from __future__ import annotations
@@ -35,7 +32,6 @@ from benchmarks.machine import describe
 
 HERE = Path(__file__).resolve().parent
 CHANGE_S, RUN_S, LAST_S = 20.0, 60.0, 15.0
-INJECTIONS = ("simulate*2@20s", "generate*1.8@20s", "train*1.5@20s", "simulate*1.6@20s+60s")
 FLOOR = 0.9  # of a fresh plan's throughput
 BURN = "import os\nos.sched_setaffinity(0, {%d})\nwhile True: pass"
 
@@ -252,25 +248,6 @@ def drawn(name: str, seconds: int, *, period: int = 20) -> dict[str, Any]:
     }
 
 
-def emulated(plan: Path, folder: Path) -> dict[str, Any]:
-    """Injected changes on a plan for other hardware, with and without replanning."""
-    found: dict[str, Any] = {}
-    for inject in INJECTIONS:
-        entry: dict[str, Any] = {}
-        for label, options in (("replanned", ()), ("not replanned", ("--no-replan",))):
-            run = folder / f"{inject}-{label}".replace("*", "x").replace(" ", "-")
-            more = ("--emulate", "--inject", inject, *options)
-            seen, told = executed(plan, run, None, {}, *more)
-            entry[label] = {
-                "before": rate(seen, 5.0, CHANGE_S),
-                "after": rate(seen, RUN_S - LAST_S, RUN_S),
-                "replans": told["replans"],
-                "decisions": _decisions(run),
-            }
-        found[inject] = entry
-    return found
-
-
 def draw(name: str, case: dict[str, Any], path: Path) -> None:
     """Throughput over time of a case's runs, with the change and the decisions marked."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -331,7 +308,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     names = ("heavier", "neighbour", "noise", "square")
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
-    parser.add_argument("--emulated", type=Path, metavar="PLAN")
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmark-replan.json"))
     args = parser.parse_args()
     result: dict[str, Any] = {"machine": describe(), "at": time.time(), "cases": {}}
@@ -347,8 +323,6 @@ def main() -> None:
                 case = drawn(name, 3600)
             result["cases"][name] = case
             print("\n".join(table(name, case)), flush=True)
-        if args.emulated is not None:
-            result["emulated"] = emulated(args.emulated, Path(folder))
     args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
