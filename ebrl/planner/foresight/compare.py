@@ -3,7 +3,8 @@
 Every candidate is simulated for some updates, in falling order of its closed form and until no
 further one promises more than the best has reached; the best three (and for ours, what the others
 chose) are then simulated for longer, and the best of these is kept. So the throughputs are the
-simulation's, under the strategy's own discipline; the closed form is beside them. Invariant: all rows rest on the same points, and the same procedure chooses for all.
+simulation's, under the strategy's own discipline; the closed form is beside them. Invariant: all
+rows rest on the same points, and the same procedure chooses for all but ours, which adds to it.
 """
 
 from __future__ import annotations
