@@ -32,6 +32,7 @@ class Post:
     phase: Phase = Phase.RESTING
     since: float = 0.0  # it is in this phase
     was_ready: bool = False  # anyone at this post ever
+    start_s: float = 0.0  # the slowest start so far
     retiring: bool = False
     rest_until: float = 0.0
     marked_ns: int = 0  # when its environments were taken out of service

@@ -42,6 +42,7 @@ from ebrl.runtime.strikes import Strikes
 
 START_WITHIN_S = 300.0
 HANG_AFTER_S = {"simulate": 60.0, "generate": 60.0, "train": 600.0}  # an update may be long
+SLOWER = 5.0  # than the slowest start at a post, a start may be
 STOPPED_S = 0.5  # SIGSTOP is borne so long
 LATE_S = 2.0  # a tick so late means that we were stopped ourselves
 GROWN_BYTES = (
@@ -125,6 +126,7 @@ class Supervisor:
         post, now = self.of(child), time.monotonic()
         child.ready = True
         post.was_ready = True
+        post.start_s = max(post.start_s, now - child.began)
         post.resident_at_ready = child.resident_bytes()
         post.turn(Phase.RUNNING)
         post.strikes.mended(now)
@@ -234,19 +236,24 @@ class Supervisor:
         self.fault(post, child.fate(), failure=child.failure)
 
     def _look_at_pulse(self, post: Post, child: Child, now: float) -> None:
-        if not child.ready:
-            if now - child.began > START_WITHIN_S:
-                self.fault(post, f"was not ready after {START_WITHIN_S:.0f} s")
-            return
         if child.stopped():
             post.stopped_since = post.stopped_since or now
             if now - post.stopped_since > STOPPED_S:
                 self.fault(post, "was stopped (SIGSTOP) and did not go on")
             return
         post.stopped_since = None
+        hang_s = self.hang_after_s or HANG_AFTER_S[post.boot.role]
+        if not child.ready:
+            limit_s = START_WITHIN_S
+            if post.start_s:  # known by now
+                limit_s = min(limit_s, SLOWER * post.start_s + hang_s)
+            if now - post.since > limit_s:
+                post.stopped_since = post.since
+                self.fault(post, f"was not ready after {limit_s:.1f} s")
+            return
         beat = int(self.host.slab["clock"][post.boot.worker, CLOCK_BEAT]) / 1e9
         silent = now - max(beat, post.since)
-        if silent > (self.hang_after_s or HANG_AFTER_S[post.boot.role]):
+        if silent > hang_s:
             post.stopped_since = now - silent
             self.fault(post, f"hung: no sign of life for {silent:.1f} s")
 

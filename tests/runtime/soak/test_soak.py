@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.graphs import faults
 from benchmarks.soak import GRAPH, Soak, account
 from tests.runtime.support import plan_of
 
@@ -70,3 +71,13 @@ def test_a_run_goes_on_while_several_posts_are_empty_at_once(soak: Soak) -> None
     told = soak.end()
     assert account(told, max_staleness=1)["balance"] == 0
     assert soak.orphans() == []
+
+
+def test_a_worker_that_is_stopped_or_hangs_while_it_starts_is_replaced_too(soak: Soak) -> None:
+    soak.wait_until_it_trains(3)
+    for kind, where in (("kill", "simulate"), ("stop", "simulate")):  # the next one, at once
+        faults.ask(soak.folder / "faults.bin", "reset", "hang")
+        soak.harm(kind, where)
+        assert soak.until(lambda: not faults.pending(soak.folder / "faults.bin", "reset"), 20.0)
+    soak.wait_until_it_trains(3, timeout_s=40.0)
+    assert account(soak.end(), max_staleness=1)["balance"] == 0
