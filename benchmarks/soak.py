@@ -68,7 +68,7 @@ class Soak:
         command = [sys.executable, "-m", "ebrl.cli.main", "execute", str(path), "--json"]
         command += ["--logdir", str(folder / "run"), "--patience", str(10_000 // WINDOW)]
         command += ["--hang-after", str(HANG_AFTER_S), "--worker-memory", str(MEMORY_GB)]
-        command += ["--checkpoint-every", "5", "--seed", str(seed)]
+        command += ["--checkpoint-every", "5", "--seed", str(seed), "--no-replan"]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -135,16 +135,16 @@ class Soak:
     def updates(self) -> list[dict[str, Any]]:
         return _lines(self.folder / "run/progress.jsonl")
 
-    def rate(self, seconds: float) -> float:
-        """Trained steps per second over the time to come."""
+    def rate(self, seconds: float) -> tuple[float, float]:
+        """Trained steps per second over the time to come, and core-microseconds a step."""
         self.wait_until_it_trains(2)
-        begin, first = time.monotonic(), self.updates()[-1]
+        begin, first, spent_s = time.monotonic(), self.updates()[-1], self._spent_s()
         while time.monotonic() - begin < seconds:
             time.sleep(0.2)
         last = self.updates()[-1]
-        return float(
-            (last["env_steps"] - first["env_steps"]) / (last["seconds"] - first["seconds"])
-        )
+        steps = last["env_steps"] - first["env_steps"]
+        spent_s = self._spent_s() - spent_s
+        return steps / (last["seconds"] - first["seconds"]), 1e6 * spent_s / steps
 
     def end(self) -> dict[str, Any]:
         """End it with SIGTERM; what it came to."""
@@ -171,6 +171,11 @@ class Soak:
 
     def left_in_shm(self) -> set[str]:
         return set(os.listdir("/dev/shm")) - self.shared
+
+    def _spent_s(self) -> float:
+        """CPU time of all workers so far."""
+        times = [each.cpu_times() for each in self.workers()]
+        return float(sum(each.user + each.system for each in times))
 
     def _all_there(self) -> bool:
         roles = Counter(_role(each) for each in self.workers())
@@ -232,12 +237,12 @@ def soak(folder: Path, count: int, seed: int, measure_s: float) -> dict[str, Any
     try:
         one.wait_until_it_trains(20)
         time.sleep(measure_s)  # episodes lengthen at first
-        before = one.rate(measure_s)
+        before, work_before = one.rate(measure_s)
         began = time.monotonic()
         one.harm_at_random(count)
         harmed_s = time.monotonic() - began
         time.sleep(2.0)
-        after = one.rate(measure_s)
+        after, work_after = one.rate(measure_s)
         told = one.end()
     finally:
         if one.process.poll() is None:
@@ -259,6 +264,9 @@ def soak(folder: Path, count: int, seed: int, measure_s: float) -> dict[str, Any
         "before_env_steps_per_s": round(before),
         "after_env_steps_per_s": round(after),
         "throughput_back": round(after / before, 3),
+        "before_core_us_per_step": round(work_before, 2),
+        "after_core_us_per_step": round(work_after, 2),
+        "work_back": round(work_before / work_after, 3),  # bears neighbours better
         **account(told, plan.max_staleness),
         "ended": told["ended"],
         "exit_code": told["exit_code"],
