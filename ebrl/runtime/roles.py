@@ -65,7 +65,8 @@ def simulate(worker: Worker) -> None:
         ),
     )
     stage = worker.stage(boot.stage)
-    body.before = getattr(stage, "sweeping", None)
+    if boot.emulation is not None:
+        body.before = stage.sweeping
     single_thread()
     told = time.monotonic()
     try:

@@ -28,6 +28,7 @@ from ebrl.runtime.best import Best
 from ebrl.runtime.boot import Boot
 from ebrl.runtime.desk import Desk
 from ebrl.runtime.emulation import setup
+from ebrl.runtime.emulation.cue import Cue
 from ebrl.runtime.emulation.setup import Emulation
 from ebrl.runtime.events import Events
 from ebrl.runtime.ledger import read as read_ledger
@@ -77,13 +78,13 @@ class Run:
         options: Options,
         emulation: Emulation | None = None,
     ) -> None:
-        made, self._cues = plan, {}
+        made, self._cues, spare = plan, dict[str, Cue](), 0
+        preflight.check(made, emulated=emulation is not None)
         if emulation is not None:
             plan = setup.shrunk(made, emulation)
-        preflight.check(plan, emulated=emulation is not None)
-        if emulation is not None:
             names = assign.worker_names(plan)
             self._cues = setup.cues(made, emulation, seed=options.seed or 0, workers=names)
+            spare = setup.further_ranks(made)
         self.plan = plan
         self.options = options
         self.directory = directory
@@ -92,8 +93,6 @@ class Run:
         self.events = Events(directory.path)
         self._graph = graph
         self._graph_sha256 = graph_sha256
-        ranks = sum(len(stage.replicas) for stage in made.of_kind("train"))
-        spare = ranks - 1 if emulation is not None else 0
         self._layout = assign.layout_of(plan, weights_bytes, spare)
         self._resumed = (
             resume.find(Path(options.resume), plan, any_graph=graph_sha256 is None)

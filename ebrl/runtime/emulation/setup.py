@@ -17,19 +17,18 @@ import msgspec
 from ebrl.errors import RunError
 from ebrl.planner.foresight.conditions import Conditions
 from ebrl.planner.foresight.script import Part, Script, script
-from ebrl.planner.plan import Plan, StagePlan
+from ebrl.planner.plan import Plan, Replica, StagePlan
 from ebrl.runtime.emulation.cue import Cue, Injection, Load, Sharing
 from ebrl.runtime.emulation.inject import injections
 
 
 class Emulation(msgspec.Struct, frozen=True, kw_only=True):
     """What the user says of an emulation. `payload_scale`: part of each tensor's items that are
-    really moved; `speed`: the plan's seconds in one real one; `spread`: see `Conditions`."""
+    really moved; `speed`: the plan's seconds in one real one."""
 
     payload_scale: float = 1.0
     speed: float = 1.0
     inject: tuple[str, ...] = ()
-    vary: bool = True
 
 
 def shrunk(plan: Plan, emulation: Emulation) -> Plan:
@@ -82,15 +81,23 @@ def rows(made: Plan, workers: Sequence[str]) -> dict[tuple[str, int], int]:
     for row, name in enumerate(workers):
         kind, index = name.split()
         found[kind, int(index)] = row
-    for stage in made.of_kind("train"):
-        for replica in stage.replicas[1:]:
-            found["train", replica.index] = len(found)
+    for replica in _further(made):
+        found["train", replica.index] = len(found)
     return found
+
+
+def further_ranks(made: Plan) -> int:
+    """Ranks of the learner beyond the process that plays them all."""
+    return len(_further(made))
+
+
+def _further(made: Plan) -> list[Replica]:
+    return [replica for stage in made.of_kind("train") for replica in stage.replicas[1:]]
 
 
 def cues(made: Plan, emulation: Emulation, *, seed: int, workers: Sequence[str]) -> dict[str, Cue]:
     """By worker ("simulate 0"), from the plan as it was made; `workers` in the order of rows."""
-    played = script(made, Conditions(seed=seed, vary=emulation.vary))
+    played = script(made, Conditions(seed=seed))
     asked = injections(made, emulation.inject)
     places = rows(made, workers)
     members: dict[int, list[int]] = defaultdict(list)
