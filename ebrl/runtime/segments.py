@@ -84,10 +84,11 @@ class Segments:
 
     def finish(self, segment: int) -> bool:
         """Hand a full segment to the learner; says whether a whole batch is ready now."""
-        steps = int(self._steps[segment].sum(dtype=np.int64))
+        only = np.array([segment])
+        steps = self._steps_in(only)
         with self._books as books:
             change = (self._handed, books[self._handed] + steps)
-            books.enter(READY, np.array([segment]), (change,))
+            books.enter(READY, only, (change,))
             ready = int(np.count_nonzero(self._state == READY))
         return ready >= self.per_batch
 
@@ -192,8 +193,7 @@ class Segments:
 
     def in_flight(self) -> int:
         """Environment steps in segments that are neither trained nor thrown away."""
-        alive = np.flatnonzero(self._state != FREE)
-        return int(self._steps[alive].sum(dtype=np.int64))
+        return self._steps_in(np.flatnonzero(self._state != FREE))
 
     # -- after a death: the supervisor's side ----------------------------------------------------
 
