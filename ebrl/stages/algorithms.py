@@ -12,6 +12,7 @@ from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
 from ebrl.stages.base import Learner, Policy
 
 if TYPE_CHECKING:
+    from ebrl.stages.learners.ppo import PPOBody
     from ebrl.stages.protocols import LearnerBody
 
 
@@ -113,9 +114,7 @@ class PPO(Learner):
         device: str,
         total_updates: int | None,
     ) -> LearnerBody:
-        from ebrl.stages.learners.ppo import PPOBody
-
-        return PPOBody(
+        return self._body()(
             self,
             policy,
             environment,
@@ -124,6 +123,12 @@ class PPO(Learner):
             device=device,
             total_updates=total_updates,
         )
+
+    def _body(self) -> type[PPOBody]:
+        """What `build` makes, imported only there."""
+        from ebrl.stages.learners.ppo import PPOBody
+
+        return PPOBody
 
 
 class GRPO(PPO):
@@ -178,24 +183,7 @@ class GRPO(PPO):
         self.group = group
         self.by_episode = by_episode
 
-    def build(
-        self,
-        policy: Policy,
-        environment: EnvironmentProgram,
-        training: TrainingProgram,
-        *,
-        seed: int,
-        device: str,
-        total_updates: int | None,
-    ) -> LearnerBody:
+    def _body(self) -> type[PPOBody]:
         from ebrl.stages.learners.grpo import GRPOBody
 
-        return GRPOBody(
-            self,
-            policy,
-            environment,
-            training,
-            seed=seed,
-            device=device,
-            total_updates=total_updates,
-        )
+        return GRPOBody
