@@ -19,7 +19,7 @@ from ebrl.planner.foresight import restrict
 from ebrl.planner.foresight.strategies import Strategy
 from ebrl.planner.hardware import Cluster
 from ebrl.planner.layout import segments_per_batch
-from ebrl.planner.model.request import CompileOptions, pinned
+from ebrl.planner.model.request import CompileOptions, pinned, simulator_pin
 from ebrl.planner.model.spaces import in_flight, staleness
 from ebrl.planner.plan import Pin, Plan
 from ebrl.planner.profile import Point
@@ -56,7 +56,7 @@ def _counts(strategy: Strategy, program: Program, options: CompileOptions) -> Co
     once, and the most; or the largest that divide a batch."""
     assert program.environment is not None
     low, high = program.environment.min_count, program.environment.max_count
-    if low == high or _holder(program, options, "environments") is not None:
+    if low == high or simulator_pin(program, options.pins, "environments") is not None:
         return [None]
     if strategy.counts == "free":
         under_way = int(in_flight(program, staleness(program, options), high))
@@ -75,20 +75,9 @@ def _processes(
     cores = sum(n.count * max(0, n.cores - n.devices) for n in cluster.nodes)
     most = min(count or program.environment.max_count, cores)
     on_cores = any("cpu" in stage.runs_on for stage in program.of_kind("simulate"))
-    if not on_cores or most < 2 or _holder(program, options, "replicas") is not None:
+    if not on_cores or most < 2 or simulator_pin(program, options.pins, "replicas") is not None:
         return [None]
     return [None, most]
-
-
-def _holder(program: Program, options: CompileOptions, key: str) -> float | None:
-    return next(
-        (
-            value
-            for stage in program.of_kind("simulate")
-            if (value := pinned(options.pins, stage.name, key)) is not None
-        ),
-        None,
-    )
 
 
 def _pins(program: Program, count: int | None, processes: int | None) -> tuple[Pin, ...]:

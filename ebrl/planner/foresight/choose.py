@@ -18,9 +18,8 @@ from ebrl.planner.compile import compile
 from ebrl.planner.foresight.conditions import Conditions
 from ebrl.planner.foresight.simulate import simulate
 from ebrl.planner.hardware import Cluster
-from ebrl.planner.layout import segments_per_batch
-from ebrl.planner.model.request import CompileOptions, pinned
-from ebrl.planner.model.spaces import staleness
+from ebrl.planner.model.request import CompileOptions, simulator_pin
+from ebrl.planner.model.spaces import in_flight, staleness
 from ebrl.planner.plan import Pin, Plan
 from ebrl.planner.profile import Point
 
@@ -75,13 +74,13 @@ def _counts(program: Program, plan: Plan, options: CompileOptions) -> list[int]:
     if environment is None or program.training is None or options.objective != "throughput":
         return []
     eta = staleness(program, options)
-    fixed = environment.min_count == environment.max_count or any(
-        pinned(options.pins, stage.name, "environments") is not None
-        for stage in program.of_kind("simulate")
+    fixed = (
+        environment.min_count == environment.max_count
+        or simulator_pin(program, options.pins, "environments") is not None
     )
     if eta == 0 or fixed:
         return []
-    under_way = segments_per_batch(program) * eta
+    under_way = in_flight(program, eta, environment.max_count)
     found = {round(under_way * part) for part in PARTS} - {plan.environments.count}
     within = (n for n in found if environment.min_count <= n <= environment.max_count)
     return sorted(within, reverse=True)

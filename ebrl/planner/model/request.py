@@ -80,6 +80,12 @@ def check_pins(program: Program, pins: tuple[Pin, ...]) -> None:
         seen.add((pin.stage, pin.key))
 
 
+def simulator_pin(program: Program, pins: tuple[Pin, ...], key: str) -> float | None:
+    """The value that `key` is pinned to on a simulate stage, None where it is not."""
+    values = (pinned(pins, stage.name, key) for stage in program.of_kind("simulate"))
+    return next((value for value in values if value is not None), None)
+
+
 def pinned(pins: tuple[Pin, ...], stage: str, key: str) -> float | None:
     """The value of a pin, if there is one."""
     for pin in pins:
