@@ -151,7 +151,8 @@ def _tell(plan: Plan, path: Path, seen: Sequence[Foreseen]) -> None:
         table.add_row(*cells(row))
     console.print(table)
     console.print()
-    for line in (*told(plan, path)[:-2], *_foreseen(seen), *told(plan, path)[-2:]):
+    *lines, blank, where = told(plan, path)
+    for line in (*lines, *_foreseen(seen), blank, where):
         console.print(line, markup=False, soft_wrap=True)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ebrl.trace import Trace
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +70,7 @@ def simulate(
     if why:
         outcome = msgspec.structs.replace(outcome, why=explain(given, outcome, conditions))
     if trace is not None and events is not None:
-        _write(trace, events.write)
+        _write(trace, events)
     if as_json:
         where = None if trace is None else str(trace)
         print(msgspec.json.encode(telling.body(given, outcome, where)).decode())
@@ -89,11 +92,11 @@ def simulate(
         console.print(f"\nwritten to {trace}; open it in ui.perfetto.dev", markup=False)
 
 
-def _write(path: Path, write: object) -> None:
+def _write(path: Path, trace: Trace) -> None:
     from ebrl.errors import RunError
 
     try:
-        write(path)  # type: ignore[operator]
+        trace.write(path)
     except OSError as error:
         raise RunError(
             "trace-unwritable",
