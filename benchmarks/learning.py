@@ -1,0 +1,171 @@
+"""Does staleness cost learning? Return against steps at η = 0, 1, 2, 4, several seeds each.
+
+    python -m benchmarks.learning run [--tasks cartpole pendulum pushcube] [--seeds 5] [-o FILE]
+    python -m benchmarks.learning report [FILE] [--pictures docs/images]
+
+`run` appends one line of JSON to FILE for each run that has ended and skips those that are there
+already, so it can be stopped and started again; seeds are the outer loop, so that every η has had
+its turn when it is stopped. Only steps count, so other work on the machine does not matter to the
+curves; how stale the data really was does depend on it and stands in each line. On PushCube the
+learner is held back (graphs/held.py) until the data is as stale as the bound allows, since it would
+be nearly new otherwise. `report` prints the verdict and draws the pictures (learning_report.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.graphs.held import HELD
+from benchmarks.machine import describe
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path("benchmark-learning.jsonl")
+ETAS = (0, 1, 2, 4)
+POINTS = 80  # of a curve that are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is learnt, for how long, and what is looked at."""
+
+    graph: str
+    steps: int
+    score: str  # a key of progress.jsonl
+    label: str
+    held: bool = False
+
+
+TASKS = {
+    "cartpole": Task(
+        graph="graphs/cartpole_ppo.py", steps=150_000, score="ep_rew_mean", label="mean return"
+    ),
+    "pendulum": Task(
+        graph="graphs/pendulum_ppo.py", steps=150_000, score="ep_rew_mean", label="mean return"
+    ),
+    "pushcube": Task(
+        graph="benchmarks/graphs/pushcube_held.py",
+        steps=60_000,
+        score="success_once",
+        label="successful episodes",
+        held=True,
+    ),
+}
+
+
+def ebrl(*arguments: str, held: int = 0) -> dict[str, Any]:
+    """One command of ours; what it told as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, HELD: str(held)} if held else None,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"ebrl {arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def learn(name: str, eta: int, seed: int, steps: int | None = None) -> dict[str, Any]:
+    """Plan and execute one run; its curve and what it said of itself."""
+    task = TASKS[name]
+    with tempfile.TemporaryDirectory(prefix="ebrl-learning-") as folder:
+        plan, run = Path(folder) / "plan.json", Path(folder) / "run"
+        graph = str(ROOT / task.graph)
+        ebrl("plan", graph, "--cluster", "local", "--max-staleness", str(eta), "-o", str(plan))
+        told = ebrl(
+            "execute",
+            str(plan),
+            *("--steps", str(steps or task.steps), "--seed", str(seed)),
+            *("--logdir", str(run), "--no-replan"),
+            held=eta if task.held else 0,
+        )
+        curve = list(_curve(run / "progress.jsonl", task.score))
+    return {
+        "task": name,
+        "eta": eta,
+        "seed": seed,
+        "steps": steps or task.steps,
+        "curve": curve,
+        "staleness": told["staleness"],
+        "discarded": sum(told["ledger"]["discarded"].values()),
+        "env_steps_per_s": told["env_steps_per_s"],
+        "ep_rew_mean": told["ep_rew_mean"],
+        "success_once": told["success_once"],
+        "machine": describe(),
+    }
+
+
+def _curve(path: Path, score: str) -> Iterator[tuple[int, float, float]]:
+    """(steps, seconds since the first step, score), evenly thinned out."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [line for line in lines if line[score] is not None]
+    every = max(1, len(lines) // POINTS)
+    for index, line in enumerate(lines):
+        if index % every == 0 or index == len(lines) - 1:
+            yield line["env_steps"], round(line["seconds"], 3), round(line[score], 4)
+
+
+def finished(path: Path) -> list[dict[str, Any]]:
+    """The runs that have ended; a line that was cut short is not one."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def run(tasks: Sequence[str], etas: Sequence[int], seeds: int, output: Path) -> None:
+    """Everything that is not in `output` yet."""
+    for seed in range(1, seeds + 1):
+        for name in tasks:
+            for eta in etas:
+                key = (name, eta, seed, TASKS[name].steps)
+                known = {(r["task"], r["eta"], r["seed"], r["steps"]) for r in finished(output)}
+                if key in known:
+                    continue
+                told = learn(name, eta, seed)
+                with output.open("a") as file:
+                    file.write(json.dumps(told) + "\n")
+                print(
+                    f"{name} η {eta} seed {seed}: {told[TASKS[name].score]:.2f}, staleness "
+                    f"{told['staleness']['mean']:.2f}, {told['env_steps_per_s']:,.0f} steps/s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run", help="train what is missing")
+    running.add_argument("--tasks", nargs="+", choices=sorted(TASKS), default=sorted(TASKS))
+    running.add_argument("--etas", nargs="+", type=int, default=ETAS)
+    running.add_argument("--seeds", type=int, default=5)
+    running.add_argument("-o", "--output", type=Path, default=RESULTS)
+    reporting = commands.add_parser("report", help="verdict and pictures")
+    reporting.add_argument("results", type=Path, nargs="?", default=RESULTS)
+    reporting.add_argument("--pictures", type=Path, help="a folder for them")
+    options = parser.parse_args()
+    if options.command == "run":
+        run(options.tasks, options.etas, options.seeds, options.output)
+        return
+    from benchmarks import learning_report
+
+    learning_report.report(finished(options.results), options.pictures)
+
+
+if __name__ == "__main__":
+    main()
