@@ -1,9 +1,9 @@
 """A learner that holds back until the data is as old as the staleness bound allows.
 
-Where simulation is the bottleneck, the learner waits for data and what it trains on is nearly new,
-whatever the bound. To see what stale data does to learning, this one sleeps before it trains: longer
-while the batch is fresher than asked, shorter otherwise. EBRL_HELD names the staleness to reach, in
-versions; without it nothing is held back, so profiles stay true.
+Where simulation is the bottleneck the learner waits for data, and what it trains on is nearly new,
+whatever the bound. To see what stale data does to learning, this one sleeps before it trains:
+longer while the batch is fresher than asked, shorter otherwise. EBRL_HELD names the staleness to
+reach, in versions; without it nothing is held back, so profiles stay true.
 """
 
 from __future__ import annotations
