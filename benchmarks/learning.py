@@ -1,14 +1,13 @@
 """Does staleness cost learning? Return against steps at η = 0, 1, 2, 4, several seeds each.
 
-    python -m benchmarks.learning run [--tasks cartpole pendulum pushcube] [--seeds 5] [-o FILE]
-    python -m benchmarks.learning report [FILE] [--pictures docs/images]
+    python -m benchmarks.learning [--tasks cartpole pendulum pushcube] [--seeds 5] [-o FILE]
 
-`run` appends one line of JSON to FILE for each run that has ended and skips those that are there
-already, so it can be stopped and started again; seeds are the outer loop, so that every η has had
-its turn when it is stopped. Only steps count, so other work on the machine does not matter to the
-curves; how stale the data really was does depend on it and stands in each line. On PushCube the
+One line of JSON is appended to FILE for each run that has ended, and those that are there already
+are skipped, so it can be stopped and started again; seeds are the outer loop, so that every η has
+had its turn when it is stopped. Only steps count, so other work on the machine does not matter to
+the curves; how stale the data really was does depend on it and stands in each line. On PushCube the
 learner is held back (graphs/held.py) until the data is as stale as the bound allows, since it would
-be nearly new otherwise. `report` prints the verdict and draws the pictures (learning_report.py).
+be nearly new otherwise.
 """
 
 from __future__ import annotations
@@ -148,23 +147,14 @@ def run(tasks: Sequence[str], etas: Sequence[int], seeds: int, output: Path) -> 
 
 
 def main() -> None:
+    """Train what is missing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    running = commands.add_parser("run", help="train what is missing")
-    running.add_argument("--tasks", nargs="+", choices=sorted(TASKS), default=sorted(TASKS))
-    running.add_argument("--etas", nargs="+", type=int, default=ETAS)
-    running.add_argument("--seeds", type=int, default=5)
-    running.add_argument("-o", "--output", type=Path, default=RESULTS)
-    reporting = commands.add_parser("report", help="verdict and pictures")
-    reporting.add_argument("results", type=Path, nargs="?", default=RESULTS)
-    reporting.add_argument("--pictures", type=Path, help="a folder for them")
+    parser.add_argument("--tasks", nargs="+", choices=sorted(TASKS), default=sorted(TASKS))
+    parser.add_argument("--etas", nargs="+", type=int, default=ETAS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    if options.command == "run":
-        run(options.tasks, options.etas, options.seeds, options.output)
-        return
-    from benchmarks import learning_report
-
-    learning_report.report(finished(options.results), options.pictures)
+    run(options.tasks, options.etas, options.seeds, options.output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """graphs/pushcube_ppo.py with a learner that can be held back (held.py)."""
 
-import held
+import held  # type: ignore[import-not-found]  # found beside the graph
 
 import ebrl
 from ebrl.stages import ManiSkill, MLPPolicy
