@@ -158,10 +158,10 @@ class Run:
             self._stop()
             ledger = read_ledger(self.slab, self.segments)
             summary = summarise(self, ledger)
+            watch(self)  # for the last time, while there is a slab to look at
             self._close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        watch(self)
         self._write(SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
         if self._failures:
             raise RunError.of(self._failures)
