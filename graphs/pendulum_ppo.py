@@ -1,5 +1,5 @@
-"""Pendulum, a continuous action, in seconds: a mean return of about −200 within 100,000 steps (fresh
-seeds: −215, −198, −187, of the exploring policy).
+"""Pendulum, a continuous action, in seconds: a mean return of about −200 within 100,000 steps
+(fresh seeds: −215, −198, −187, of the exploring policy).
 
 ebrl plan graphs/pendulum_ppo.py --cluster local -o plan.json
 ebrl execute plan.json --steps 100000
