@@ -12,18 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe
+from benchmarks.ours import ROOT, ebrl
 from ebrl.planner.foresight.conditions import Conditions
 from ebrl.planner.foresight.simulate import simulate
 from ebrl.planner.plan import Plan, read
 
-ROOT = Path(__file__).resolve().parents[1]
 WORKLOADS = ("openvla_oft_maniskill", "pi05_libero", "pi0_metaworld", "gr00t_robocasa")
 
 
@@ -85,18 +83,6 @@ def compare(name: str, cluster: str, rounds: int, speed: float, updates: int) ->
 
 def rate(plan: Plan) -> float:
     return plan.prediction.throughput_env_steps_per_s
-
-
-def ebrl(*arguments: str) -> dict[str, Any]:
-    """Run a command; its answer."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise RuntimeError(f"ebrl {arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,8 +23,8 @@ from typing import Any
 
 from benchmarks.graphs.held import HELD
 from benchmarks.machine import describe
+from benchmarks.ours import ROOT, ebrl
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmark-learning.jsonl")
 ETAS = (0, 1, 2, 4)
 POINTS = 80  # of a curve that are kept
@@ -39,43 +37,22 @@ class Task:
     graph: str
     steps: int
     score: str  # a key of progress.jsonl
-    label: str
     held: bool = False
 
 
 TASKS = {
-    "cartpole": Task(
-        graph="graphs/cartpole_ppo.py", steps=150_000, score="ep_rew_mean", label="mean return"
-    ),
-    "pendulum": Task(
-        graph="graphs/pendulum_ppo.py", steps=150_000, score="ep_rew_mean", label="mean return"
-    ),
+    "cartpole": Task(graph="graphs/cartpole_ppo.py", steps=150_000, score="ep_rew_mean"),
+    "pendulum": Task(graph="graphs/pendulum_ppo.py", steps=100_000, score="ep_rew_mean"),
     "pushcube": Task(
         graph="benchmarks/graphs/pushcube_held.py",
         steps=60_000,
         score="success_once",
-        label="successful episodes",
         held=True,
     ),
 }
 
 
-def ebrl(*arguments: str, held: int = 0) -> dict[str, Any]:
-    """One command of ours; what it told as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, HELD: str(held)} if held else None,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"ebrl {arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-def learn(name: str, eta: int, seed: int, steps: int | None = None) -> dict[str, Any]:
+def learn(name: str, eta: int, seed: int) -> dict[str, Any]:
     """Plan and execute one run; its curve and what it said of itself."""
     task = TASKS[name]
     with tempfile.TemporaryDirectory(prefix="ebrl-learning-") as folder:
@@ -85,16 +62,16 @@ def learn(name: str, eta: int, seed: int, steps: int | None = None) -> dict[str,
         told = ebrl(
             "execute",
             str(plan),
-            *("--steps", str(steps or task.steps), "--seed", str(seed)),
+            *("--steps", str(task.steps), "--seed", str(seed)),
             *("--logdir", str(run), "--no-replan"),
-            held=eta if task.held else 0,
+            **({HELD: str(eta)} if task.held else {}),
         )
         curve = list(_curve(run / "progress.jsonl", task.score))
     return {
         "task": name,
         "eta": eta,
         "seed": seed,
-        "steps": steps or task.steps,
+        "steps": task.steps,
         "curve": curve,
         "staleness": told["staleness"],
         "discarded": sum(told["ledger"]["discarded"].values()),
@@ -128,12 +105,11 @@ def finished(path: Path) -> list[dict[str, Any]]:
 
 def run(tasks: Sequence[str], etas: Sequence[int], seeds: int, output: Path) -> None:
     """Everything that is not in `output` yet."""
+    known = {(r["task"], r["eta"], r["seed"], r["steps"]) for r in finished(output)}
     for seed in range(1, seeds + 1):
         for name in tasks:
             for eta in etas:
-                key = (name, eta, seed, TASKS[name].steps)
-                known = {(r["task"], r["eta"], r["seed"], r["steps"]) for r in finished(output)}
-                if key in known:
+                if (name, eta, seed, TASKS[name].steps) in known:
                     continue
                 told = learn(name, eta, seed)
                 with output.open("a") as file:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
@@ -37,15 +36,6 @@ from ebrl.runtime.worker import Worker
 from ebrl.stages.protocols import Environment, LearnerBody, PolicyBody
 
 STAGES: tuple[Role, ...] = ("simulate", "generate", "train")
-
-
-@dataclass
-class Spent:
-    """Nanoseconds in one stage's loop, and what came of it."""
-
-    ns: int = 0
-    firings: int = 0
-    items: int = 0
 
 
 def program(
@@ -134,7 +124,7 @@ class Loops:
             groups=((0, count),),
             seed=0,
         )
-        self.spent = {role: Spent() for role in STAGES}
+        self.reset()
         self._openings = -2
         self._ring_simulate = self.workers["generate"].bells_of("simulate")[0].ring
         for bell in self.bells.values():
@@ -160,7 +150,7 @@ class Loops:
 
     def reset(self) -> None:
         """Forget the time that was spent."""
-        self.spent = {role: Spent() for role in STAGES}
+        self.spent_ns = dict.fromkeys(STAGES, 0)  # in each stage's loop
 
     def close(self) -> None:
         self.simulate.close()
@@ -174,7 +164,7 @@ class Loops:
 
         Whether its bell was rung costs nothing here: a role that is not rung does not run.
         """
-        worker, spent = self.workers[role], self.spent[role]
+        worker = self.workers[role]
         begin = perf_counter_ns()
         if not worker.bell.wait(0.0):
             return 0
@@ -185,13 +175,11 @@ class Loops:
             items = work()
             if items:
                 worker.count(perf_counter_ns() - since, items)
-                spent.firings += 1
                 total += items
             worker.beat()
             if not items:
                 break
-        spent.items += total
-        spent.ns += perf_counter_ns() - begin
+        self.spent_ns[role] += perf_counter_ns() - begin
         return total
 
     def _serve(self) -> int:

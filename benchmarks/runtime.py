@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe
+from benchmarks.ours import ebrl
 from benchmarks.peers import run_peer
 
 HERE = Path(__file__).resolve().parent
@@ -38,26 +38,13 @@ def run_ours(task: str, steps: int, seed: int) -> dict[str, Any]:
     """Plan the benchmark's graph for this machine and execute it; the summary of the run."""
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        _ebrl("plan", str(HERE / "graphs" / f"{task}.py"), "--cluster", "local", "-o", str(plan))
-        return _ebrl(
+        ebrl("plan", str(HERE / "graphs" / f"{task}.py"), "--cluster", "local", "-o", str(plan))
+        return ebrl(
             "execute",
             str(plan),
             *("--steps", str(steps), "--seed", str(seed)),
             *("--logdir", str(Path(folder) / "run")),
         )
-
-
-def _ebrl(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "ebrl.cli.main", *arguments, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"ebrl {arguments[0]} failed:\n{done.stdout}\n{done.stderr}")
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
 
 
 def measure(task: str, rounds: int, root: Path, peers: tuple[str, ...]) -> dict[str, Any]:

@@ -152,13 +152,15 @@ class Run:
             cores=preflight.cores_of(self.plan),
         )
         try:
-            self._start()
-            self._watch(watch)
-        finally:
-            self._stop()
-            ledger = read_ledger(self.slab, self.segments)
-            summary = summarise(self, ledger)
+            try:
+                self._start()
+                self._watch(watch)
+            finally:
+                self._stop()
+                ledger = read_ledger(self.slab, self.segments)
+                summary = summarise(self, ledger)
             watch(self)  # for the last time, while there is a slab to look at
+        finally:
             self._close()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
