@@ -44,11 +44,11 @@ KINDS = (
     *((fault, "step") for fault in ("raise", "nan", "shape", "exit", "leave", "hang", "grow")),
     *((fault, "reset") for fault in ("raise", "exit", "hang")),
     *((fault, "policy") for fault in ("raise", "nan", "exit", "leave", "hang", "grow")),
-    *((fault, "learner") for fault in ("raise", "exit", "leave", "hang", "grow")),
+    *((fault, "learner") for fault in ("raise", "nan", "exit", "leave", "hang", "grow")),
 )
 HANG_AFTER_S = 1.5
 MEMORY_GB = 0.5
-RECOVERED = {"recovered", "environment-failed"}
+RECOVERED = {"recovered", "environment-failed", "update-skipped"}
 
 
 class Soak:
@@ -257,6 +257,7 @@ def soak(folder: Path, count: int, seed: int, measure_s: float) -> dict[str, Any
         "seconds_of_faults": round(harmed_s, 1),
         "restarts": told["restarts"],
         "rebuilds": told["rebuilds"],
+        "skipped_updates": told["skipped_updates"],
         "events": dict(told_of),
         "recovery_median_s": round(statistics.median(recoveries), 3),
         "recovery_p95_s": round(sorted(recoveries)[int(0.95 * len(recoveries))], 3),

@@ -69,3 +69,7 @@ class InfeasibleError(PlanError):
 
 class RunError(EbrlError):
     """The run could not start, or ended before its work was done."""
+
+
+class DivergedError(RunError):
+    """An update made something of the learner non-finite; a run bears a few of them, left out."""

@@ -38,14 +38,17 @@ class Watched:
 
     def __init__(self, body, place, method):
         self._body, self._faults = body, faults.Faults(place)
+        self._learns = place == "learner"
         setattr(self, method, self._call)
         self._method = getattr(body, method)
 
     def _call(self, *args):
         fault = self._faults.due()
         faults.commit(fault)
+        if fault == "nan" and self._learns:
+            args[0].reward[args[0].segment] = np.inf
         answer = self._method(*args)
-        if fault == "nan":
+        if fault == "nan" and not self._learns:
             answer[1][:] = np.nan
         return answer
 

@@ -234,4 +234,9 @@ def _lines(summary: Summary) -> list[str]:
         f"checkpoint   {summary.checkpoint or 'none: stopped before the policy was built'}",
         f"run          {summary.run_dir}",
     ]
+    if summary.restarts or summary.rebuilds or summary.skipped_updates:
+        lines.append(
+            f"faults       workers replaced: {summary.restarts}, environments built anew: "
+            f"{summary.rebuilds}, updates left out: {summary.skipped_updates}"
+        )
     return lines

@@ -15,7 +15,14 @@ import numpy as np
 from ebrl.frontend.program import Program
 
 ALIGNMENT = 64
-DISCARD_REASONS = ("stale", "interrupted", "worker-lost", "environment-failed", "learner-lost")
+DISCARD_REASONS = (
+    "stale",
+    "interrupted",
+    "worker-lost",
+    "environment-failed",
+    "learner-lost",
+    "diverged",
+)
 PRODUCED, PRODUCED_AT, PRODUCED_HANDED = range(3)  # columns of `produced`: steps made, ns of the
 # first, steps that have left the worker's hands
 CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE, CLOCK_WISH = range(6)  # columns

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ebrl.runtime.messages import Skipped
 from ebrl.runtime.rundir import EVENTS
 
 MOST_LINES = 50  # on stderr; all of them are in the file
@@ -39,6 +40,18 @@ class Events:
             if not self._complained:
                 self._complained = True
                 self._say(f"{EVENTS} is not written: {error}")
+
+    def skipped(self, told: Skipped) -> None:
+        """An update is left out."""
+        more = f", with {told.lost} steps of updates before it" if told.lost else ""
+        self.add(
+            "update-skipped",
+            f"the update from version {told.version} is left out and its {told.env_steps} steps "
+            f"are thrown away{more}: {told.message}",
+            version=told.version,
+            steps=told.env_steps,
+            lost=told.lost,
+        )
 
     def close(self) -> None:
         self._file.close()

@@ -4,14 +4,17 @@ Invariants: after each update its whole state lies in memory that outlives the p
 update is committed; so a learner that dies is followed by one that knows everything up to the
 published version. Where keeping it costs more than `SHARE` of the time (very large networks, never
 with η = 0) it is kept less often; the steps of updates that are lost with the learner are taken
-back from `trained` and counted as "learner-lost", and the version goes on. A disk that is full
-costs checkpoints, not the run.
+back from `trained` and counted as "learner-lost", and the version goes on. An update that does not
+count (see `attempt`) is followed in the same way by the newest state there is, which a copy within
+the process, cheaper than what outlives it, makes the one before it. A disk that is full costs
+checkpoints, not the run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +24,12 @@ from numpy.typing import NDArray
 
 from ebrl.errors import RunError
 from ebrl.runtime import checkpoint
+from ebrl.runtime.attempt import LeftOut
 from ebrl.runtime.checkpoint import State
 from ebrl.runtime.memory import Memory
-from ebrl.runtime.messages import Saved, Updated, Warned
+from ebrl.runtime.messages import Saved, Skipped, Updated, Warned
 from ebrl.runtime.rundir import CHECKPOINT
-from ebrl.runtime.train import Train
+from ebrl.runtime.train import Diverged, Train
 
 if TYPE_CHECKING:
     from ebrl.runtime.worker import Worker
@@ -59,8 +63,18 @@ def load(worker: Worker, body: Any) -> tuple[bytes, State] | None:
     if kept is None and worker.boot.resume is not None:
         kept = checkpoint.load_bytes(Path(worker.boot.resume))
     if kept is not None:
-        body.load_state(checkpoint.tensors_of(kept[0], "the learner's state"), kept[1].learner)
+        give(body, kept)
     return kept
+
+
+def give(body: Any, kept: tuple[bytes, State]) -> None:
+    """Have `body` take up this state."""
+    body.load_state(checkpoint.tensors_of(kept[0], "the learner's state"), kept[1].learner)
+
+
+def kept_by(worker: Worker) -> tuple[bytes, State] | None:
+    """The newest state that was kept in memory; None: nothing was."""
+    return Memory(worker.boot.memory_fds).newest(int(worker.slab["weights/version"][0]))
 
 
 def join(worker: Worker, body: Any) -> None:
@@ -78,6 +92,16 @@ def join(worker: Worker, body: Any) -> None:
     body.join(boot.index, boot.ranks, f"/proc/self/fd/{boot.memory_fds[2]}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A learner's state after the update that made `version`."""
+
+    version: int
+    trained: int
+    tensors: bytes
+    learner: dict[str, Any]
+
+
 class Learning:
     """The train worker's learner, and everything that must outlive it."""
 
@@ -92,6 +116,9 @@ class Learning:
         self._lives = worker.slab["env/lives"]
         self._flat = np.empty(worker.slab["weights"].shape[1], np.float32)
         self._kept: tuple[bytes, State] | None = None
+        self._copy: _Copy | None = None
+        self._copied_at, self._copying_s = 0.0, 0.0
+        self._left_out = LeftOut(boot.patience)
         self._kept_at, self._keeping_s = 0.0, 0.0
         self.trained = 0  # in all runs that this one continues, too
         version = self._take_up()
@@ -123,6 +150,10 @@ class Learning:
         if update is None:
             return False
         worker.count(time.perf_counter_ns() - begin, update.env_steps)
+        if isinstance(update, Diverged):
+            self._take_back(update)
+            return True
+        self._left_out.counted()
         self.trained += update.env_steps
         worker.tell(
             Updated(
@@ -175,10 +206,41 @@ class Learning:
         worker.segments.forget(before - state.trained)
         return published + 1
 
+    def _take_back(self, update: Diverged) -> None:
+        """An update does not count: go on from what was kept before it."""
+        version, before = self._train.version, self.trained
+        found = self._copy
+        if found is None or found.version < version:
+            kept = kept_by(self._worker) or self._kept
+            assert kept is not None, "the state is kept before the first update"
+            data, state = kept
+            found = _Copy(state.version, state.trained, data, state.learner)
+        tensors = checkpoint.tensors_of(found.tensors, "the learner's state")
+        self._body.load_state(tensors, found.learner)
+        self.trained = found.trained
+        if found.version < version:
+            self._worker.segments.forget(before - self.trained)
+            self._train.version = version + 1
+            self._kept_at = 0.0
+            self._keep(version + 1, 0)
+            self._train.publish()
+        self._worker.tell(
+            Skipped(
+                version=version,
+                env_steps=update.env_steps,
+                message=update.why,
+                lost=before - self.trained,
+            )
+        )
+        self._left_out.add(self._boot.stage, version, update.why)
+
     def _keep(self, version: int, env_steps: int) -> None:
         """An update to `version` is computed and about to be committed."""
-        since = time.perf_counter() - self._kept_at
-        if self._boot.max_staleness and since < self._keeping_s / SHARE:
+        now = time.perf_counter()
+        if self._boot.max_staleness and now - self._kept_at < self._keeping_s / SHARE:
+            # Several learners go back together, to what all of them can read.
+            if self._boot.ranks == 1 and now - self._copied_at >= self._copying_s / SHARE:
+                self._copy_state(version, self.trained + env_steps)
             return
         begin = time.thread_time()
         self._kept = self._state(version, self.trained + env_steps)
@@ -188,6 +250,14 @@ class Learning:
             self._worker.tell(Warned(f"the learner's state is not kept in memory: {error}"))
         self._kept_at = time.perf_counter()
         self._keeping_s = time.thread_time() - begin
+
+    def _copy_state(self, version: int, trained: int) -> None:
+        begin = time.thread_time()
+        tensors, data = self._body.state()
+        learner = msgspec.to_builtins(data)
+        self._copy = _Copy(version, trained, checkpoint.bytes_of(tensors), learner)
+        self._copied_at = time.perf_counter()
+        self._copying_s = time.thread_time() - begin
 
     def _state(self, version: int, trained: int) -> tuple[bytes, State]:
         boot, program = self._boot, self._worker.program

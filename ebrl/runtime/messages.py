@@ -57,6 +57,15 @@ class EnvironmentFailed(msgspec.Struct, frozen=True, kw_only=True, tag="environm
     steps: int  # thrown away with it
 
 
+class Skipped(msgspec.Struct, frozen=True, kw_only=True, tag="skipped"):
+    """An update made something non-finite and is left out, with the steps it was made from."""
+
+    version: int  # from which it was tried
+    env_steps: int
+    message: str
+    lost: int = 0  # steps trained on before, that went with the state that was not kept
+
+
 class Warned(msgspec.Struct, frozen=True, tag="warned"):
     """Something is wrong that the run can bear."""
 
@@ -71,7 +80,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     final: bool
 
 
-Message = Born | Ready | Episodes | Updated | Saved | EnvironmentFailed | Warned | Failed
+Message = Born | Ready | Episodes | Updated | Saved | EnvironmentFailed | Skipped | Warned | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Message)

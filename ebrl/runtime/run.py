@@ -39,6 +39,7 @@ from ebrl.runtime.messages import (
     Failed,
     Ready,
     Saved,
+    Skipped,
     Updated,
     Warned,
 )
@@ -108,7 +109,7 @@ class Run:
         self.ended = "done"  # or "time limit", "failed", a signal's name
         self.saved: Saved | None = None  # the last checkpoint
         self._best = Best()
-        self.memory = 0
+        self.memory = self.skipped = 0  # bytes at the most; updates that were left out
         (directory.path / PLAN).write_bytes(encode(made))
 
     # -- life ------------------------------------------------------------------------------------
@@ -293,6 +294,9 @@ class Run:
             case Saved():
                 self.saved = message
                 self._best.saved(message, score(self.progress.recent))
+            case Skipped():
+                self.skipped += 1
+                self.events.skipped(message)
             case Warned(text):
                 self.events.add("warning", text, worker=child.name)
             case EnvironmentFailed():

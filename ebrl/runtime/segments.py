@@ -23,7 +23,9 @@ from ebrl.planner.layout import DISCARD_REASONS, PRODUCED
 from ebrl.runtime.books import Books, Cells, Change
 from ebrl.runtime.slab import Slab
 
-Reason = Literal["stale", "interrupted", "worker-lost", "environment-failed", "learner-lost"]
+Reason = Literal[
+    "stale", "interrupted", "worker-lost", "environment-failed", "learner-lost", "diverged"
+]
 
 
 # Plain numbers: they are compared with arrays on the hot path, where an enum's look-up costs more.

@@ -32,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     staleness: dict[str, float]
     restarts: int  # of workers
     rebuilds: int  # of single environments, after a fault
+    skipped_updates: int  # that made something non-finite
     replans: int
     checkpoint: str | None
     weights_sha256: str | None
@@ -63,6 +64,7 @@ def summarise(run: Run, ledger: Ledger) -> Summary:
         staleness={"mean": total / max(steps, 1), "max": most},
         restarts=run.supervisor.restarts,
         rebuilds=run.supervisor.rebuilds,
+        skipped_updates=run.skipped,
         replans=run.watcher.switches,
         checkpoint=None if run.saved is None else run.saved.path,
         weights_sha256=None if run.saved is None else run.saved.weights_sha256,

@@ -3,7 +3,8 @@ back.
 
 Invariants: a segment is trained on once or thrown away with a reason, never both. Its staleness is
 measured at the moment of training, on each of its steps. Weights are published before the segments
-they were trained on become free, so admission opens for the new version only.
+they were trained on become free, so admission opens for the new version only. An update that made
+something non-finite does not count: its batch is thrown away, the version stays.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ebrl.runtime.attempt import attempt
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.weights import Weights
@@ -34,6 +36,14 @@ class Update:
     staleness_mean: float
     staleness_max: int
     metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diverged:
+    """An update that does not count. The body must be given its state before it."""
+
+    env_steps: int
+    why: str
 
 
 class Train:
@@ -73,7 +83,7 @@ class Train:
         self._body.write_weights(self._weights.begin(self.version))
         self._weights.publish(self.version)
 
-    def update(self, should_stop: Callable[[], bool]) -> Update | None:
+    def update(self, should_stop: Callable[[], bool]) -> Update | Diverged | None:
         """Train on one batch if there is one."""
         chosen = self._segments.take(self.version, self._headroom)
         if chosen is None:
@@ -84,14 +94,17 @@ class Train:
         staleness = self._staleness_of(chosen, steps)
         if self._announce is not None:
             self._announce(chosen)
-        metrics = self._body.update(self.batch(chosen), should_stop)
+        following = self._weights.begin(self.version + 1)
+        metrics, why = attempt(self._body, self.batch(chosen), should_stop, following)
+        if why:
+            self._segments.discard(chosen, "diverged")
+            return Diverged(env_steps=env_steps, why=why)
         if should_stop():  # perhaps cut short: not to be called trained
             self._segments.discard(chosen, "interrupted")
             return None
         if self._keep is not None:
             self._keep(self.version + 1, env_steps)
         self.version += 1
-        self._body.write_weights(self._weights.begin(self.version))
         self._segments.commit(chosen, version=self.version, trained=env_steps, staleness=staleness)
         total, count, most = staleness
         seconds = time.perf_counter() - begin

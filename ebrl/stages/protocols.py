@@ -102,7 +102,8 @@ class LearnerBody(Protocol):
         """One update; returns metrics named as TensorBoard shows them ("train/approx_kl", …).
 
         `should_stop` is asked between minibatches; when it says yes, return early with what there
-        is.
+        is. DivergedError where something became non-finite: this update is left out, and the state
+        before it loaded again.
         """
         ...
 

@@ -160,12 +160,14 @@ def _costs(plan: Plan, summary: Summary) -> list[Fact]:
                 + ("" if update is None else f"; {duration(update)} to the first update"),
             )
         )
-    if summary.restarts or summary.replans:
+    if summary.restarts or summary.replans or summary.skipped_updates:
         found.append(
             Fact(
                 name="Interventions",
                 value=plural(summary.restarts, "restart"),
-                note=plural(summary.replans, "replan"),
+                note=plural(summary.replans, "replan")
+                + f"; {plural(summary.skipped_updates, 'update')} left out"
+                * bool(summary.skipped_updates),
             )
         )
     return found

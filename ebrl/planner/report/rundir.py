@@ -74,6 +74,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     staleness: Staleness
     restarts: int
     replans: int
+    skipped_updates: int = 0
     checkpoint: str | None
     weights_sha256: str | None
     updates: int

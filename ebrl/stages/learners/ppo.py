@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebrl.errors import RunError
+from ebrl.errors import DivergedError, RunError
 from ebrl.frontend.program import EnvironmentProgram, TrainingProgram
 from ebrl.stages.learners.answers import answer, evaluate
 from ebrl.stages.learners.body import NetworkLearner
@@ -93,7 +93,7 @@ class PPOBody(NetworkLearner):
             ranks.wait()  # nobody reads the batch any more
         metrics = tally.metrics()
         if not all(np.isfinite(each) for each in metrics.values()):
-            raise RunError(
+            raise DivergedError(
                 "diverged",
                 f"update {self.updates} made the loss non-finite: {metrics}",
                 hint="a smaller learning rate or max_grad_norm, or a reward_scale, keeps it finite",

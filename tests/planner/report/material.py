@@ -172,6 +172,7 @@ def summary(**given: Any) -> Summary:
         "staleness": {"mean": 0.4, "max": 1},
         "restarts": 0,
         "rebuilds": 0,
+        "skipped_updates": 0,
         "replans": 0,
         "checkpoint": "runs/demo/checkpoint/v00000050",
         "weights_sha256": "4" * 64,

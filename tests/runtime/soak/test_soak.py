@@ -24,6 +24,7 @@ FAULTS = (
     ("hang", "learner"),
     ("raise", "learner"),
     ("nan", "policy"),
+    ("nan", "learner"),
 )
 
 
@@ -53,6 +54,8 @@ def test_a_run_survives_faults_of_every_kind_and_accounts_for_every_step(soak: S
     assert found["discarded"]["environment-failed"] > 0
     assert told["restarts"] >= 8
     assert told["rebuilds"] >= 4
+    assert told["skipped_updates"] == 1
+    assert found["discarded"]["diverged"] > 400  # steps of a batch of 512 rows
     assert soak.orphans() == []
     assert soak.left_in_shm() == set()
     events = soak.events()
