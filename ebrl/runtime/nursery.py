@@ -126,7 +126,7 @@ def _prepare(boot: Boot, stages: dict[str, Any]) -> None:
         if boot.role == "simulate":
             from ebrl.runtime import simulate  # noqa: F401
 
-            for module in getattr(stages[boot.stage], "imports", ()):
+            for module in stages[boot.stage].imports:
                 __import__(module)
         else:
             import torch  # noqa: F401

@@ -22,7 +22,7 @@ from ebrl.runtime.segments import ABSENT, NEEDS_ACTION, NEEDS_STEP, PARKED, Segm
 from ebrl.runtime.slab import Array, Slab
 from ebrl.stages.protocols import Environment
 
-FLUSH_NS = 1_000_000
+FLUSH_NS = 4_000_000
 
 
 class Simulate:

@@ -22,6 +22,7 @@ class Simulator(Stage):
 
     kind: ClassVar[str] = "simulate"
     probed: ClassVar[bool] = True  # False: `describe` is cheap and may be asked while checking
+    imports: ClassVar[tuple[str, ...]] = ()  # imported once, and then shared by all workers
     obs = Out(doc="observation of one environment")
     action = In(doc="action of one environment")
     transition = Out(doc="observation, reward, terminated, truncated")

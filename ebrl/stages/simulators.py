@@ -23,6 +23,8 @@ class Gymnasium(Simulator):
     that returns another one is an error. Further keywords go to `gymnasium.make`.
     """
 
+    imports = ("ebrl.stages.envs.adapter", "ebrl.stages.envs.gymnasium")
+
     def __init__(
         self,
         id: str,
@@ -64,6 +66,8 @@ class ManiSkill(Simulator):
     kinematics as on a GPU, with one step on the Jacobian instead of a hundred iterations: a fifth
     of the time of a step.
     """
+
+    imports = ("ebrl.stages.envs.adapter", "ebrl.stages.envs.maniskill")
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ pytest.importorskip("mani_skill")
 import torch
 from mani_skill.utils.structs import Pose
 
+from ebrl.stages.envs import shortcuts
 from ebrl.stages.envs.adapter import GymnasiumEnvironment
 from ebrl.stages.envs.describe import observation_spec, observed
 from ebrl.stages.envs.jacobian_ik import JacobianStep, rotation
@@ -60,6 +61,7 @@ def test_an_episode_is_the_one_that_maniskill_itself_plays(task: ManiSkill) -> N
     world = task.environment()
     told = play(world, 35, 8, 3, 50)
     world.close()
+    shortcuts.uninstall()
     raw = gymnasium.make(
         "PushCube-v1",
         obs_mode="state",

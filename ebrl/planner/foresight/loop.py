@@ -19,7 +19,7 @@ from ebrl.planner.foresight.sharing import Shared
 if TYPE_CHECKING:
     from ebrl.planner.foresight.world import World
 
-FLUSH_S = 1e-3  # of work that a simulator on cores hands over at once
+FLUSH_S = 4e-3  # of work that a simulator on cores hands over at once
 IDLE_S = 0.5  # after which an idle policy looks, whether rung or not
 
 

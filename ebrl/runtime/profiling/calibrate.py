@@ -29,7 +29,7 @@ BUDGET_S = 3.0
 ROUNDS = 3  # times that each place is looked at, at least
 PATIENCE = 4.0  # times the budget that one update may take before it is cut short
 PACKAGES = ("ebrl", "torch", "numpy", "gymnasium", "mani-skill", "sapien")
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ numbers, and a second thread only waits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from mani_skill.utils.registration import TimeLimitWrapper
 from mani_skill.utils.wrappers import FlattenRGBDObservationWrapper
 
 from ebrl.errors import GraphError
+from ebrl.stages.envs import shortcuts
 from ebrl.stages.envs.jacobian_ik import install
 from ebrl.stages.envs.sightless import sightless
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ebrl.stages.simulators import ManiSkill
 
 UNSEEN = frozenset({"state", "state_dict", "none"})  # modes that need no renderer
+shortcuts.install()
 NEVER = torch.zeros(1, dtype=torch.bool)
 
 
@@ -31,8 +34,6 @@ def make(task: ManiSkill) -> Any:
     """One environment as ManiSkill makes it (`num_envs=1`, torch tensors with a leading axis)."""
     options: dict[str, Any] = dict(task.kwargs)
     options.setdefault("sim_backend", "physx_cpu")
-    images = "gpu" if torch.cuda.is_available() else "cpu"
-    options.setdefault("render_backend", "none" if task.obs_mode in UNSEEN else images)
     for name in ("control_mode", "reward_mode", "max_episode_steps"):
         if getattr(task, name) is not None:
             options[name] = getattr(task, name)
@@ -43,18 +44,47 @@ def make(task: ManiSkill) -> Any:
         sensors["shader_pack"] = task.shader
     if sensors:
         options["sensor_configs"] = sensors
+    images = "gpu" if torch.cuda.is_available() else "cpu"
+    chosen = options.pop("render_backend", None)
+    backends = [chosen] if chosen else ["none", images] if task.obs_mode in UNSEEN else [images]
     try:
-        with _building(options["render_backend"]):
-            made = gymnasium.make(task.id, num_envs=1, obs_mode=task.obs_mode, **options)
+        made, render_backend = _built(task, options, backends)
     except gymnasium.error.UnregisteredEnv as error:
         raise GraphError(
             "environment",
             f"ManiSkill knows no task {task.id!r}",
             hint="its tasks are listed in mani_skill.utils.registration.REGISTERED_ENVS",
         ) from error
+    except EOFError as error:  # it asked on the terminal whether to download them
+        raise GraphError(
+            "environment-assets",
+            f"ManiSkill's task {task.id!r} needs files that are not on this machine",
+            hint=f"download them: python -m mani_skill.utils.download_asset {task.id}",
+        ) from error
     if task.ik == "jacobian":
         install(made)
-    return Task(made, task, options["render_backend"])
+    return Task(made, task, render_backend)
+
+
+def _built(task: ManiSkill, options: dict[str, Any], backends: Sequence[str]) -> tuple[Any, str]:
+    """The environment, and which backend renders. The few tasks that look at their own pictures
+    while they build the scene need a renderer even where nobody else does."""
+    for render_backend in backends:
+        try:
+            with _building(render_backend):
+                made = gymnasium.make(
+                    task.id,
+                    num_envs=1,
+                    obs_mode=task.obs_mode,
+                    render_backend=render_backend,
+                    **options,
+                )
+        except (AttributeError, TypeError):
+            if render_backend == backends[-1]:
+                raise
+        else:
+            return made, render_backend
+    raise AssertionError("no backend")
 
 
 class Task(gymnasium.Wrapper[Any, Any, Any, Any]):
