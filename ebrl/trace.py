@@ -6,8 +6,9 @@ The vocabulary: a *process* is a node (or a role on it), a *thread* is a replica
 staleness); a *mark* is a moment. Times go in as seconds, and out as microseconds. Invariant: equal
 events, in equal order, give equal bytes.
 
-Writing costs one tuple an event; names become numbers when the file is written. A worker keeps a
-`Trace` of its own and dumps its events; whoever supervises it loads and merges them.
+Noting costs one tuple an event; names become numbers when the file is written. Times are rounded
+to nanoseconds so that a span that ends when the next one begins does not overlap it in the file
+either: Perfetto drops what overlaps.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ebrl.errors import RunError
+
 Arguments = Mapping[str, float | int | str]
 # ("X", process, thread, name, begin_s, duration_s, arguments), the same with "C" and "i"
 Event = tuple[str, str, str, str, float, float, Arguments | None]
 
 SPAN, COUNTER, MARK = "X", "C", "i"
 KINDS = (SPAN, COUNTER, MARK)
+HAIR_NS = 0.1  # more than a sum of two times in seconds is off by
 
 
 class Trace:
@@ -56,30 +60,9 @@ class Trace:
         """A moment: a new version, a crash."""
         self.events.append((MARK, process, thread, name, at_s, 0.0, arguments))
 
-    def dump(self, path: Path) -> None:
-        """One event a line, for `load`; may be called by a process that is about to end."""
-        with path.open("w", encoding="utf-8") as file:
-            for event in self.events:
-                file.write(json.dumps(event, separators=(",", ":")) + "\n")
-
     def write(self, path: Path) -> None:
         """The file for Perfetto."""
         write(path, self.events)
-
-
-def load(path: Path) -> Trace:
-    """What `dump` wrote; a last line that was cut short by a death is left out."""
-    found = Trace()
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            try:
-                kind, process, thread, name, begin, duration, arguments = json.loads(line)
-            except ValueError:
-                if line.endswith("\n"):
-                    raise
-                break
-            found.events.append((kind, process, thread, name, begin, duration, arguments))
-    return found
 
 
 def merge(lanes: Mapping[str, Trace]) -> Trace:
@@ -96,14 +79,38 @@ def shifted(trace: Trace, by_s: float) -> Trace:
 
 
 def write(path: Path, events: Iterable[Event]) -> None:
-    """Write a trace file, event by event: it may be larger than what one wants to hold twice."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit":"ms","traceEvents":[')
-        separator = "\n"
-        for row in rows(events):
-            file.write(separator + json.dumps(row, separators=(",", ":"), sort_keys=True))
-            separator = ",\n"
-        file.write("\n]}\n")
+    """Write a trace file, event by event: it may be larger than what one wants to hold twice.
+
+    Raises RunError where it cannot be written.
+    """
+    encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.write('{"displayTimeUnit":"ms","traceEvents":[')
+            separator = "\n"
+            for row in rows(events):
+                file.write(separator + encode(row))
+                separator = ",\n"
+            file.write("\n]}\n")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def check(path: Path) -> None:
+    """Raises RunError where a trace could not be written there: better before a run than after."""
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> RunError:
+    return RunError(
+        "trace-unwritable",
+        f"cannot write the trace: {error.strerror}",
+        where=str(path),
+        hint="name another file with --trace",
+    )
 
 
 def rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
@@ -125,15 +132,17 @@ def rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
                 yield _named("thread_name", pid, tid, {"name": thread})
                 yield _named("thread_sort_index", pid, tid, {"sort_index": tid})
     for kind, process, thread, name, begin, duration, arguments in events:
+        begin_ns = round(begin * 1e9)
         row: dict[str, Any] = {
             "ph": kind,
             "pid": pids[process],
             "tid": threads[process][thread],
             "name": name,
-            "ts": _microseconds(begin),
+            "ts": begin_ns / 1000,  # in microseconds
         }
         if kind == SPAN:
-            row["dur"] = _microseconds(duration)
+            end_ns = round((begin + duration) * 1e9 - HAIR_NS)
+            row["dur"] = max(0, end_ns - begin_ns) / 1000
         elif kind == MARK:
             row["s"] = "t" if thread else "p"
         if arguments is not None:
@@ -143,10 +152,6 @@ def rows(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
 
 def _named(what: str, pid: int, tid: int, arguments: Arguments) -> dict[str, Any]:
     return {"ph": "M", "pid": pid, "tid": tid, "name": what, "args": dict(arguments)}
-
-
-def _microseconds(seconds: float) -> float:
-    return round(seconds * 1e6, 3)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ebrl.trace import Trace, load, merge, shifted
+from ebrl.errors import RunError
+from ebrl.trace import Trace, check, merge, rows, shifted
 
 
 def sample(offset: float = 0.0) -> Trace:
@@ -65,16 +68,22 @@ def test_predicted_and_measured_lanes_share_a_file(tmp_path: Path):
     assert first == {"predicted: node-0": 250000.0, "measured: node-0": 0.0}
 
 
-def test_what_a_worker_dumps_is_loaded_though_it_died_in_the_middle(tmp_path: Path):
-    path = tmp_path / "worker.jsonl"
-    sample().dump(path)
-    assert written(load(path), tmp_path / "a") == written(sample(), tmp_path / "b")
-    path.write_text(path.read_text()[:-20])
-    assert len(load(path).events) == 3
+@given(st.lists(st.floats(0.0, 1e4), min_size=1, max_size=50), st.floats(0.0, 1e4))
+def test_what_follows_at_once_does_not_overlap(durations: list[float], by_s: float):
+    trace, at = Trace(), 0.0
+    for duration in durations:
+        trace.span("node-0", "train 0", "train", at, duration)
+        at += duration
+    spans = [row for row in rows(shifted(trace, by_s).events) if row["ph"] == "X"]
+    ends = [round((each["ts"] + each["dur"]) * 1000) for each in spans]
+    begins = [round(each["ts"] * 1000) for each in spans]
+    assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
+    assert all(each["dur"] >= 0 for each in spans)
 
 
-def test_a_line_that_is_no_event_is_not_passed_over(tmp_path: Path):
-    path = tmp_path / "worker.jsonl"
-    path.write_text('nonsense\n["X","a","b","c",0,1,null]\n')
-    with pytest.raises(ValueError, match="Expecting value"):
-        load(path)
+def test_a_place_that_cannot_be_written_is_refused_before_and_after(tmp_path: Path):
+    nowhere = tmp_path / "no" / "trace.json"
+    for act in (check, sample().write):
+        with pytest.raises(RunError, match="cannot write the trace") as refused:
+            act(nowhere)
+        assert str(nowhere) in str(refused.value)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ebrl.errors import EbrlError
+
 if TYPE_CHECKING:
     from ebrl.planner.plan import Plan
+    from ebrl.runtime.run import Run, Watch
     from ebrl.runtime.summary import Summary
+    from ebrl.runtime.tracing import Tracer
 
 
 def register(app: typer.Typer) -> None:
@@ -71,6 +77,10 @@ def execute(
         list[str] | None,
         typer.Option(help="Emulated: what goes wrong, as simulate*1.8@20s or crash:act/0@9s."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a timeline for Perfetto: predicted, measured."),
+    ] = None,
     replan: Annotated[
         bool, typer.Option(help="Take another plan when stage times have drifted.")
     ] = True,
@@ -104,9 +114,13 @@ def execute(
     from ebrl.runtime.run import Options, Run
     from ebrl.runtime.rundir import RunDirectory, default_path
     from ebrl.runtime.table import LiveTable
+    from ebrl.runtime.tracing import Tracer
     from ebrl.runtime.watch.decide import Policy
+    from ebrl.trace import check as check_trace
 
     plan = read(plan_path)
+    if trace is not None:
+        check_trace(trace)
     if emulate:
         emulation = Emulation(payload_scale=payload_scale, speed=speed, inject=tuple(inject or ()))
         graph, sha256 = Path(plan.program.path), None
@@ -117,6 +131,7 @@ def execute(
         sha256 = None if allow_changed_graph else _unchanged(plan, graph)
         size = plan.buffers.weights_bytes or weights_bytes(plan.program, graph, sha256)
     directory = RunDirectory(logdir or default_path(plan.program.name))
+    tracer = None if trace is None else Tracer(directory.path, plan)
     run = Run(
         plan,
         graph=graph,
@@ -135,16 +150,54 @@ def execute(
             hang_after_s=hang_after,
             worker_memory_bytes=None if worker_memory is None else int(worker_memory * 1e9),
             recycle_every=recycle,
+            trace_records=0 if tracer is None else tracer.records,
             replan=Policy(
                 enabled=replan and not emulate, dry_run=replan_dry_run, min_gain=min_gain
             ),
         ),
     )
     with LiveTable() as table:
-        summary = run.execute(table.show)
-    _report(plan, summary, as_json)
+        if trace is None or tracer is None:
+            summary = run.execute(table.show)
+        else:
+            summary = _traced(run, table.show, plan, tracer, trace)
+    _report(plan, summary, trace, as_json)
     if run.signalled is not None:
         raise typer.Exit(128 + run.signalled)
+
+
+def _traced(run: Run, show: Watch, plan: Plan, tracer: Tracer, path: Path) -> Summary:
+    """Execute it and write its timeline, with what was predicted above it, however it ends."""
+
+    def watch(run: Run) -> None:
+        tracer.look(run)
+        show(run)
+
+    try:
+        summary = run.execute(watch)
+    except BaseException:
+        with contextlib.suppress(EbrlError):  # the run's own fault is what is told
+            _write_timeline(run, plan, tracer, path)
+        raise
+    _write_timeline(run, plan, tracer, path)
+    return summary
+
+
+def _write_timeline(run: Run, plan: Plan, tracer: Tracer, path: Path) -> None:
+    from ebrl.planner.foresight.beside import predicted
+    from ebrl.trace import merge
+
+    measured = tracer.collect(run)
+    lanes = {"measured": measured.trace}
+    try:
+        above = predicted(plan, measured.begin_s, measured.end_s, seed=run.seed)
+    except EbrlError as error:
+        print(f"warning: the trace shows no prediction: {error}", file=sys.stderr)
+    else:
+        lanes = {"predicted": above, **lanes}
+    merge(lanes).write(path)
+    part = "" if measured.whole else f", the last {measured.end_s - measured.begin_s:.0f} s"
+    print(f"trace        {path}{part}; open it in ui.perfetto.dev", file=sys.stderr)
 
 
 def _graph_of(plan: Plan, plan_path: Path) -> Path:
@@ -178,7 +231,7 @@ def _unchanged(plan: Plan, graph: Path) -> str:
     return digest
 
 
-def _report(plan: Plan, summary: Summary, as_json: bool) -> None:
+def _report(plan: Plan, summary: Summary, trace: Path | None, as_json: bool) -> None:
     from ebrl.runtime import picture
 
     curve = None
@@ -193,6 +246,7 @@ def _report(plan: Plan, summary: Summary, as_json: bool) -> None:
 
         told = msgspec.to_builtins(summary)
         told["curve"] = None if curve is None else str(curve)
+        told["trace"] = None if trace is None else str(trace)
         print(msgspec.json.encode(told).decode())
         return
     for line in _lines(summary):

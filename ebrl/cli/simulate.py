@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from ebrl.trace import Trace
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +67,7 @@ def simulate(
     if why:
         outcome = msgspec.structs.replace(outcome, why=explain(given, outcome, conditions))
     if trace is not None and events is not None:
-        _write(trace, events)
+        events.write(trace)
     if as_json:
         where = None if trace is None else str(trace)
         print(msgspec.json.encode(telling.body(given, outcome, where)).decode())
@@ -90,17 +87,3 @@ def simulate(
         console.print(line, markup=False, soft_wrap=True)
     if trace is not None:
         console.print(f"\nwritten to {trace}; open it in ui.perfetto.dev", markup=False)
-
-
-def _write(path: Path, trace: Trace) -> None:
-    from ebrl.errors import RunError
-
-    try:
-        trace.write(path)
-    except OSError as error:
-        raise RunError(
-            "trace-unwritable",
-            f"cannot write the trace: {error.strerror}",
-            where=str(path),
-            hint="name another file with --trace",
-        ) from error

@@ -50,6 +50,7 @@ def boots(
     memory_fds: tuple[int, int, int],
     recycle_every: int | None,
     patience: int,
+    trace_records: int = 0,
     emulation: Mapping[str, Cue] | None = None,
 ) -> tuple[Boot, ...]:
     """One `Boot` a worker: learner first (it takes longest to be useful), simulators last."""
@@ -104,6 +105,7 @@ def boots(
                     plan_sha256=plan.digest(),
                     recycle_every=recycle_every,
                     patience=patience,
+                    trace_records=trace_records,
                     ranks=len(train.replicas),
                     emulation=None if emulation is None else emulation.get(f"{role} {index}"),
                 )

@@ -60,6 +60,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int = 1  # learners that share each update
     patience: int = 5  # faults in a row that are borne
     emulation: Cue | None = None  # None: the stage's real body
+    trace_records: int = 0  # firings that its ring holds, see ring.py; 0: it keeps none
     life: int = 0  # times that this worker has been started before
 
     @property

@@ -20,4 +20,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     hang_after_s: float | None = None  # without a sign of life; None: by role
     worker_memory_bytes: int | None = None  # of its own; None: what the machine has
     recycle_every: int | None = None  # episodes after which an environment is built anew
+    trace_records: int = 0  # firings of each worker that are kept for a trace
     replan: Policy = Policy()  # when another plan is taken while running

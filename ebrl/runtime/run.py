@@ -191,6 +191,7 @@ class Run:
             memory_fds=self._memory,
             recycle_every=self.options.recycle_every,
             patience=self.options.patience,
+            trace_records=self.options.trace_records,
             emulation=self._cues,
         )
 

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
@@ -36,10 +37,11 @@ from ebrl.planner.layout import (
     WORK_RING,
 )
 from ebrl.planner.plan import Program
+from ebrl.runtime import ring
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import OWNER, Boot, load_stage
 from ebrl.runtime.emulation.cue import Cue
-from ebrl.runtime.messages import Born, Failed, Message, send
+from ebrl.runtime.messages import Born, Failed, Message, Warned, send
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.threads import set_threads
@@ -75,6 +77,13 @@ class Worker:
         # Else on a device, or asleep: its work is the time that it takes.
         self.works_on_cores = boot.device == "cpu"
         self.orders = Orders(self.slab, boot.worker)
+        self._trace = ring.join(
+            Path(boot.run_dir),
+            boot.name,
+            boot.trace_records,
+            self.slab["weights/version"],
+            warn=lambda text: self.tell(Warned(text)),
+        )
 
     def stopping(self) -> bool:
         """The run ends, or this worker is not needed any more."""
@@ -132,6 +141,9 @@ class Worker:
         self._firings += 1
         self._work[WORK_NS] += work_ns
         self._work[WORK_COUNT] = self._firings
+        if self._trace is not None:
+            now = time.monotonic_ns()
+            self._trace.add(now - busy_ns, now, items)
 
     def beat(self) -> None:
         self._clock[CLOCK_BEAT] = time.monotonic_ns()
