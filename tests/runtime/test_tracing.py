@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -18,7 +19,7 @@ from ebrl.planner.plan import encode
 from tests.runtime.emulated_plans import workload
 from tests.runtime.support import GRAPHS, plan_of
 from tests.runtime.test_faults import lines, updates, victim
-from tests.runtime.test_run import start, write
+from tests.runtime.test_run import start, wait_for, write
 
 Events = list[dict[str, Any]]
 
@@ -64,17 +65,19 @@ def tracks(events: Events) -> dict[tuple[str, str], Events]:
 
 
 def test_a_run_whose_worker_was_killed_leaves_a_valid_trace_with_the_fault_in_it(tmp_path: Path):
+    """Until it is interrupted, some time after that."""
     logdir, trace = tmp_path / "run", tmp_path / "trace.json"
-    process = start(
-        write(plan_of(GRAPHS / "cartpole.py"), tmp_path), logdir, "--steps", "30000",
-        "--trace", str(trace),
-    )  # fmt: skip
-    updates(logdir, 4)
+    plan = write(plan_of(GRAPHS / "cartpole.py"), tmp_path)
+    process = start(plan, logdir, "--trace", str(trace))
+    updates(logdir, 2)
     found = victim(process.pid, "simulate 1")
     assert found is not None
     found.kill()
+    wait_for(lambda: any(e["event"] == "recovered" for e in lines(logdir / "events.jsonl")))
+    updates(logdir, len(lines(logdir / "progress.jsonl")) + 3)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, err
+    assert process.returncode == 128 + signal.SIGINT, err
     told = json.loads(out)
     assert told["trace"] == str(trace)
     events = valid(trace)
@@ -88,7 +91,7 @@ def test_a_run_whose_worker_was_killed_leaves_a_valid_trace_with_the_fault_in_it
         e["args"]["items"] for n in "01" for e in spans["measured: local", f"simulate {n}"]
     )
     produced = told["ledger"]["produced"]
-    assert 0.9 * produced < stepped <= produced
+    assert 0.3 * produced < stepped <= produced  # firings begin when all environments are built
     marks = {e["name"]: e for e in events if e["ph"] == "i"}
     assert marks["fault"]["args"]["worker"] == "simulate 1"
     assert marks["fault"]["ts"] < marks["recovered"]["ts"]
