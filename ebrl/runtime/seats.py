@@ -105,9 +105,16 @@ class Seat:
         self, action: Any, obs: Mapping[str, Array]
     ) -> tuple[int, Sequence[float], bool, bool]:
         """Carry a decision out: (steps made, their rewards, terminated, truncated)."""
+        if self._chunk == 1:  # as below, for what nearly every environment does
+            reward, terminated, truncated, success = self.body.step(action, obs)
+            self.reward += reward
+            self.length += 1
+            if success is not None:
+                self.success = bool(self.success) or success
+            return 1, (reward,), terminated, truncated
         rewards: list[float] = []
         terminated = truncated = False
-        for each in (action,) if self._chunk == 1 else action:
+        for each in action:
             reward, terminated, truncated, success = self.body.step(each, obs)
             rewards.append(reward)
             self.reward += reward
