@@ -212,6 +212,13 @@ def read(path: Path) -> Plan:
     try:
         return msgspec.json.decode(data, type=Plan)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if path.suffix == ".py":
+            raise PlanError(
+                "plan-malformed",
+                "this is a graph, not a plan",
+                where=str(path),
+                hint=f"plan it first: ebrl plan {path} --cluster local -o plan.json",
+            ) from error
         raise PlanError(
             "plan-malformed",
             str(error),

@@ -173,6 +173,15 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path):
         assert "plan-malformed" in done.stderr
 
 
+def test_a_graph_in_a_plan_s_place_is_called_one(tmp_path):
+    path = tmp_path / "graph.py"
+    path.write_text("import ebrl\n")
+    done = run("explain", str(path))
+    assert done.returncode == 1
+    assert "this is a graph, not a plan" in done.stderr
+    assert f"ebrl plan {path}" in done.stderr
+
+
 def test_a_plan_is_the_same_after_a_file_even_where_whole_numbers_stood_for_floats(tmp_path):
     (node,) = cases.cpus().nodes
     node = msgspec.structs.replace(node, price_per_hour=3, network_bytes_per_s=10**9)
