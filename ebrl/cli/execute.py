@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -81,6 +81,13 @@ def execute(
         Path | None,
         typer.Option(metavar="FILE", help="Write a timeline for Perfetto: predicted, measured."),
     ] = None,
+    quota: Annotated[
+        Literal["auto", "mps", "none"],
+        typer.Option(
+            help="What holds stages that share a GPU to their SMs: MPS where it is (auto), MPS or "
+            "no run (mps), nothing (none)."
+        ),
+    ] = "auto",
     replan: Annotated[
         bool, typer.Option(help="Take another plan when stage times have drifted.")
     ] = True,
@@ -151,6 +158,7 @@ def execute(
             worker_memory_bytes=None if worker_memory is None else int(worker_memory * 1e9),
             recycle_every=recycle,
             trace_records=0 if tracer is None else tracer.records,
+            quota=quota,
             replan=Policy(
                 enabled=replan and not emulate, dry_run=replan_dry_run, min_gain=min_gain
             ),

@@ -6,6 +6,7 @@ Invariant: a class is counted, never listed; a thousand equal nodes cost no more
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Literal
 
 import msgspec
@@ -37,6 +38,11 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True):
         """SM quotas that can be granted: the grid below the whole device, then the whole device."""
         grid = range(self.sm_min, self.sms, self.sm_step)
         return (*grid, self.sms)
+
+
+def mps_percent(sms: int, of: int) -> int:
+    """The least whole percentage of CUDA MPS that is at least `sms` of a device's `of` SMs."""
+    return min(100, max(1, math.ceil(100 * sms / of - 1e-9)))
 
 
 class NodeClass(msgspec.Struct, frozen=True, kw_only=True):

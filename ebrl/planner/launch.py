@@ -17,7 +17,7 @@ from typing import Literal
 import jinja2
 
 from ebrl.errors import PlanError
-from ebrl.planner.hardware import DeviceKind, NodeClass
+from ebrl.planner.hardware import DeviceKind, NodeClass, mps_percent
 from ebrl.planner.plan import Plan, Replica, encode
 
 Target = Literal["slurm", "kubernetes", "mps"]
@@ -136,8 +136,7 @@ def clients(plan: Plan) -> dict[str, tuple[Client, ...]]:
                     index=replica.index,
                     device=device,
                     sms=replica.sms,
-                    # MPS rounds a percentage up to whole multiprocessors, so ours is rounded down.
-                    percent=max(1, 100 * replica.sms // kind.sms),
+                    percent=mps_percent(replica.sms, kind.sms),
                 )
             )
     return {node: tuple(each) for node, each in sorted(found.items())}

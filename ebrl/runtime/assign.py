@@ -13,9 +13,10 @@ import msgspec
 
 from ebrl.errors import RunError
 from ebrl.planner.layout import SPARE_WORKERS, Layout, segments_per_batch, slab_layout
-from ebrl.planner.plan import Plan, Replica, StagePlan
+from ebrl.planner.plan import Plan, StagePlan
 from ebrl.runtime.boot import Boot, Role
 from ebrl.runtime.emulation.cue import Cue
+from ebrl.runtime.quota.devices import Devices
 
 Range = tuple[int, int]
 ROLES = ("simulate", "generate", "train")
@@ -50,6 +51,7 @@ def boots(
     memory_fds: tuple[int, int, int],
     recycle_every: int | None,
     patience: int,
+    devices: Devices,
     trace_records: int = 0,
     emulation: Mapping[str, Cue] | None = None,
 ) -> tuple[Boot, ...]:
@@ -66,6 +68,7 @@ def boots(
     )
     for role, stage, ranges in order:
         for index, (replica, (first, last)) in enumerate(zip(stage.replicas, ranges, strict=True)):
+            place = devices.place(plan, f"{role} {index}", replica)
             group = math.ceil((last - first) / max(1, plan.environments.groups))
             found.append(
                 Boot(
@@ -83,7 +86,8 @@ def boots(
                     bells=bells,
                     core_set=replica.core_set,
                     threads=replica.threads,
-                    device=_device(replica),
+                    device=place.device,
+                    environment=place.environment,
                     seed=seed,
                     batch=replica.batch,
                     first=first,
@@ -162,7 +166,3 @@ def _groups(
         size = min(batch, math.ceil((last - first) / max(1, plan.environments.groups)))
         found.extend((begin, min(begin + size, last)) for begin in range(first, last, max(size, 1)))
     return tuple(found)
-
-
-def _device(replica: Replica) -> str:
-    return "cpu" if replica.device is None else f"cuda:{replica.device}"

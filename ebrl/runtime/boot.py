@@ -58,6 +58,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     plan_sha256: str
     recycle_every: int | None = None  # episodes after which an environment is built anew
     ranks: int = 1  # learners that share each update
+    environment: dict[str, str | None] = {}  # set, or unset, before CUDA is up
     patience: int = 5  # faults in a row that are borne
     emulation: Cue | None = None  # None: the stage's real body
     trace_records: int = 0  # firings that its ring holds, see ring.py; 0: it keeps none

@@ -22,9 +22,14 @@ WORKERS_WITHIN_S = 1.5  # simulators and policies hold nothing worth waiting for
 
 
 def stop_workers(
-    posts: Sequence[Post], nursery: Nursery | None, read: Callable[[float], None]
+    posts: Sequence[Post],
+    nursery: Nursery | None,
+    read: Callable[[float], None],
+    *,
+    release: Callable[[], None],
 ) -> None:
-    """They have been asked to stop. `read` hears their messages for so many seconds."""
+    """They have been asked to stop. `read` hears their messages for so many seconds; `release`
+    gives back what the devices were shared with, which has no client any more."""
     deadline = time.monotonic() + STOP_WITHIN_S
     if nursery is not None:
         nursery.kill()
@@ -42,6 +47,7 @@ def stop_workers(
     for _, child in present:
         child.kill()
     processes.wait_all([child for _, child in present], 1.0)  # each says how it ended
+    release()
     processes.kill_descendants()
     read(0.0)
 

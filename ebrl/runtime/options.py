@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ebrl.runtime.quota.devices import Choice
 from ebrl.runtime.watch.decide import Policy
 
 
@@ -21,4 +22,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     worker_memory_bytes: int | None = None  # of its own; None: what the machine has
     recycle_every: int | None = None  # episodes after which an environment is built anew
     trace_records: int = 0  # firings of each worker that are kept for a trace
+    quota: Choice = "auto"  # how workers that share a device are held to their SMs
     replan: Policy = Policy()  # when another plan is taken while running

@@ -47,6 +47,7 @@ from ebrl.runtime.nursery import Nursery
 from ebrl.runtime.options import Options
 from ebrl.runtime.processes import Child
 from ebrl.runtime.progress import Progress, score
+from ebrl.runtime.quota.devices import Devices
 from ebrl.runtime.record import Recorder, memory_bytes
 from ebrl.runtime.rundir import CHECKPOINT, PLAN, SUMMARY, RunDirectory
 from ebrl.runtime.segments import Segments
@@ -59,7 +60,6 @@ TICK_S, SOON_S = 0.2, 0.01  # between looks at the workers; while one is being r
 SHOW_S = 0.5
 MEMORY_EVERY_S = 5.0
 STOP_DONE, STOP_ASKED, STOP_FAILED = 1, 2, 3
-
 
 __all__ = ["Options", "Run"]
 Watch = Callable[["Run"], None]
@@ -92,6 +92,7 @@ class Run:
         self.progress = Progress(1.0 if emulation is None else emulation.speed)
         self._recorder = Recorder(directory.path)
         self.events = Events(directory.path)
+        self.devices = Devices(options.quota if emulation is None else None, self.events)
         self._graph = graph
         self._graph_sha256 = graph_sha256
         self._layout = assign.layout_of(plan, weights_bytes, spare)
@@ -154,6 +155,7 @@ class Run:
         )
         try:
             try:
+                self.devices.take(self.plan)
                 self._start()
                 self._watch(watch)
             finally:
@@ -192,6 +194,7 @@ class Run:
             recycle_every=self.options.recycle_every,
             patience=self.options.patience,
             trace_records=self.options.trace_records,
+            devices=self.devices,
             emulation=self._cues,
         )
 
@@ -248,7 +251,7 @@ class Run:
             self.slab["stop"][0] = STOP_FAILED if self._failures else STOP_ASKED
         self.ring_all()
         posts = self.supervisor.posts
-        ending.stop_workers(posts, self._nursery, self.desk.read)
+        ending.stop_workers(posts, self._nursery, self.desk.read, release=self.devices.close)
         self.supervisor.settle_accounts()
         version = int(self.slab["weights/version"][0])
         if version >= 0 and not any(

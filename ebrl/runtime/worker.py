@@ -177,6 +177,11 @@ def live(boot: Boot, stages: dict[str, Any]) -> None:
     if boot.core_set:
         os.sched_setaffinity(0, boot.core_set)
     os.environ[OWNER] = str(os.getpid())
+    for name, value in boot.environment.items():  # read when CUDA comes up
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     for name in ("OMP", "MKL", "OPENBLAS"):  # for what is loaded from now on
         os.environ[f"{name}_NUM_THREADS"] = str(boot.threads)
     sys.stdout, sys.stderr = Steadfast(sys.stdout), Steadfast(sys.stderr)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ebrl.errors import RunError
+from ebrl.planner.hardware import mps_percent
 from ebrl.runtime.quota.protocol import Capabilities, Layout, Quota
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -82,7 +83,7 @@ class Mps:
                     "quota-too-large",
                     f"{each.worker} asks for {each.sms} SMs; the device has {self._sms}",
                 )
-            percent = self._percent(each.sms)
+            percent = mps_percent(each.sms, self._sms)
             granted.append(
                 Quota(worker=each.worker, sms=percent * self._sms // 100, cores=each.cores)
             )
@@ -105,7 +106,7 @@ class Mps:
         if self._now is None:
             raise RunError("quota-not-applied", f"{worker} has no percentage: nothing was applied")
         # The least whole percent that gives what was granted.
-        percent = self._percent(self._now.of(worker).sms)
+        percent = mps_percent(self._now.of(worker).sms, self._sms)
         return {
             "CUDA_MPS_PIPE_DIRECTORY": str(self._folder / "pipe"),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
@@ -126,9 +127,6 @@ class Mps:
         if self._started:
             self._started = False
             self._tell("quit -t 5")
-
-    def _percent(self, sms: int) -> int:
-        return min(100, max(1, math.ceil(100 * sms / self._sms - 1e-9)))
 
     def _environment(self) -> dict[str, str]:
         return {

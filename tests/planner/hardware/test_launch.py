@@ -308,15 +308,15 @@ def test_an_exit_code_of_zero_is_not_taken_for_success(mps: Path) -> None:
 def test_each_client_gets_its_own_share_of_its_own_device(mps: Path) -> None:
     told = control(mps, "env", "generate", "0").stdout
     assert f"CUDA_MPS_PIPE_DIRECTORY={mps}/pipes/h100x8-0/0/pipe" in told
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=48" in told  # 64 of 132, rounded down
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=49" in told  # 64 of 132, rounded up
     assert "unset CUDA_VISIBLE_DEVICES" in told
     assert control(mps, "env", "generate", "9").returncode == 1
     assert control(mps, "dance").returncode == 2
 
 
-def test_the_shares_of_one_device_never_exceed_it() -> None:
+def test_the_shares_of_one_device_exceed_it_by_their_rounding_at_most() -> None:
     for clients in launch.clients(plans.one_node()).values():
-        assert sum(client.percent for client in clients) <= 100
+        assert sum(client.percent for client in clients) < 100 + len(clients)
 
 
 def test_where_nothing_is_shared_mps_is_refused() -> None:

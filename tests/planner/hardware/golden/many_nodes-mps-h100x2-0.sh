@@ -77,8 +77,8 @@ status)
     ;;
 env)
     case "${2:-} ${3:-}" in
-    'generate 0') exports 0 48 ;; # 64 SMs
-    'train 0') exports 0 51 ;; # 68 SMs
+    'generate 0') exports 0 49 ;; # 64 SMs
+    'train 0') exports 0 52 ;; # 68 SMs
     *) fail "no process '${2:-} ${3:-}' of the plan shares a device here" ;;
     esac
     ;;

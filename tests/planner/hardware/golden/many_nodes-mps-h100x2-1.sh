@@ -77,8 +77,8 @@ status)
     ;;
 env)
     case "${2:-} ${3:-}" in
-    'generate 1') exports 1 48 ;; # 64 SMs
-    'train 1') exports 1 51 ;; # 68 SMs
+    'generate 1') exports 1 49 ;; # 64 SMs
+    'train 1') exports 1 52 ;; # 68 SMs
     *) fail "no process '${2:-} ${3:-}' of the plan shares a device here" ;;
     esac
     ;;

@@ -77,9 +77,9 @@ status)
     ;;
 env)
     case "${2:-} ${3:-}" in
-    'simulate 0') exports 0 24 ;; # 32 SMs
-    'generate 0') exports 0 48 ;; # 64 SMs
-    'train 0') exports 0 27 ;; # 36 SMs
+    'simulate 0') exports 0 25 ;; # 32 SMs
+    'generate 0') exports 0 49 ;; # 64 SMs
+    'train 0') exports 0 28 ;; # 36 SMs
     *) fail "no process '${2:-} ${3:-}' of the plan shares a device here" ;;
     esac
     ;;
