@@ -1,12 +1,15 @@
 """Stable-Baselines3's PPO as it is shipped: one process learns, a vector of environments waits.
 
-Runs in the ``sb3`` environment (CartPole) or in ``sb3_maniskill`` (PushCube).
+Runs in the ``sb3`` environment (CartPole) or in ``sb3_maniskill`` (PushCube). ``cartpole-zoo``
+has the settings that RL Baselines3 Zoo publishes for CartPole-v1, and ends at a mean return of
+``--until``.
 """
 
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call"
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -31,6 +34,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "threads": 1,
         "vec": "dummy",
     },
+    "cartpole-zoo": {
+        "envs": 8,
+        "steps": 100_000,
+        "epochs": 20,
+        "minibatch": 256,
+        "horizon": 32,
+        "hidden": [64, 64],
+        "threads": 1,
+        "vec": "dummy",
+        "until": 475.0,
+    },
     "pushcube": {
         "envs": 8,
         "steps": 16_384,
@@ -42,6 +56,29 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "vec": "subproc",
     },
 }
+
+
+ALGORITHM: dict[str, Any] = {
+    "learning_rate": peer_cli.LEARNING_RATE,
+    "gamma": peer_cli.GAMMA,
+    "gae_lambda": peer_cli.GAE_LAMBDA,
+    "clip_range": peer_cli.CLIP,
+    "ent_coef": peer_cli.ENTROPY,
+    "vf_coef": peer_cli.VALUE,
+    "max_grad_norm": peer_cli.MAX_GRAD_NORM,
+}
+ZOO: dict[str, Any] = {
+    "learning_rate": lambda left: 1e-3 * left,
+    "gamma": 0.98,
+    "gae_lambda": 0.8,
+    "clip_range": lambda left: 0.2 * left,
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """What only this peer knows."""
+    parser.add_argument("--vec", choices=("dummy", "subproc"))
+    parser.add_argument("--until", type=float, help="end at this mean return over 100 episodes")
 
 
 def make_cartpole() -> gym.Env:
@@ -73,15 +110,30 @@ def make_pushcube_worker() -> gym.Env:
 
 
 class Clock(BaseCallback):
-    """Remembers when the first environment step began."""
+    """Remembers when the first environment step began, and ends at a mean return."""
 
     first_step = 0.0
+
+    def __init__(self, until: float | None) -> None:
+        super().__init__()
+        self._until = until
 
     def _on_training_start(self) -> None:
         self.first_step = perf_counter()
 
     def _on_step(self) -> bool:
         return True
+
+    def _on_rollout_start(self) -> None:
+        """Between updates: good enough? Then the next step ends it."""
+        returns = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+        full = len(returns) == peer_cli.WINDOW
+        if self._until is not None and full and float(np.mean(returns)) >= self._until:
+            raise ReachedError
+
+
+class ReachedError(Exception):
+    """The return that was asked for."""
 
 
 def vector(args: argparse.Namespace) -> DummyVecEnv | SubprocVecEnv:
@@ -94,9 +146,8 @@ def vector(args: argparse.Namespace) -> DummyVecEnv | SubprocVecEnv:
 
 
 def main() -> None:
-    args = peer_cli.parse_args(
-        DEFAULTS, lambda parser: parser.add_argument("--vec", choices=("dummy", "subproc"))
-    )
+    args = peer_cli.parse_args(DEFAULTS, add_flags)
+    zoo = ZOO if args.env == "cartpole-zoo" else {}
     torch.set_num_threads(args.threads)
     envs = vector(args)
     model = PPO(
@@ -105,20 +156,15 @@ def main() -> None:
         n_steps=args.horizon,
         batch_size=args.minibatch,
         n_epochs=args.epochs,
-        learning_rate=peer_cli.LEARNING_RATE,
-        gamma=peer_cli.GAMMA,
-        gae_lambda=peer_cli.GAE_LAMBDA,
-        clip_range=peer_cli.CLIP,
-        ent_coef=peer_cli.ENTROPY,
-        vf_coef=peer_cli.VALUE,
-        max_grad_norm=peer_cli.MAX_GRAD_NORM,
+        **(ALGORITHM | zoo),
         policy_kwargs={"net_arch": {"pi": args.hidden, "vf": args.hidden}},
         stats_window_size=peer_cli.WINDOW,
         seed=args.seed,
         device="cpu",
     )
-    clock = Clock()
-    model.learn(args.steps, callback=clock)
+    clock = Clock(args.until)
+    with contextlib.suppress(ReachedError):
+        model.learn(args.steps, callback=clock)
     end = perf_counter()
     returns = [episode["r"] for episode in model.ep_info_buffer or ()]
     envs.close()
