@@ -1,14 +1,15 @@
 """A run under random faults of every kind: does it end as if nothing had been?
 
-    python -m benchmarks.soak [--faults 200] [--seed 0] [--measure 15] [-o FILE]
+    python -m benchmarks.soak [--faults 200] [--seed 0] [--windows 12] [-o FILE]
 
-CartPole with two simulate workers, one policy, one learner. Before the first fault and after the
-last, throughput is measured without any; in between, workers are killed, stopped, hung, made to
-leave, to raise, to answer NaN or the wrong shape, and to grow, at random times, some while another
-is still being replaced. Checked at the end: the run completed, every step was trained on once or
-thrown away with a reason, no step was staler than the bound, nobody is left and nothing in
-/dev/shm. Recovery is from the fault (a hang's: the last sign of life) until the worker at its post
-is ready again, as the run itself wrote it down.
+CartPole as the planner lays it out. Workers are killed, stopped, hung, made to leave, to raise, to
+answer NaN or the wrong shape, and to grow, at random times, some while another is still being
+replaced. Before the first fault and after the last, throughput is measured without any, in windows
+of some seconds, as its ratio to that of a second run, which nobody harms, in the same windows: what
+else the machine does at the time meets both, and what faults leave behind meets one. Checked at the
+end: the run completed, every step was trained on once or thrown away with a reason, no step was
+staler than the bound, nobody is left and nothing in /dev/shm. Recovery is from the fault (a hang's:
+the last sign of life) until the worker at its post is ready again, as the run itself wrote it down.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ KINDS = (
     *((fault, "learner") for fault in ("raise", "nan", "exit", "leave", "hang", "grow")),
 )
 HANG_AFTER_S = 1.5
+WINDOW_S = 6.0
 MEMORY_GB = 0.5
 RECOVERED = {"recovered", "environment-failed", "update-skipped"}
 
@@ -135,17 +138,6 @@ class Soak:
     def updates(self) -> list[dict[str, Any]]:
         return _lines(self.folder / "run/progress.jsonl")
 
-    def rate(self, seconds: float) -> tuple[float, float]:
-        """Trained steps per second over the time to come, and core-microseconds a step."""
-        self.wait_until_it_trains(2)
-        begin, first, spent_s = time.monotonic(), self.updates()[-1], self._spent_s()
-        while time.monotonic() - begin < seconds:
-            time.sleep(0.2)
-        last = self.updates()[-1]
-        steps = last["env_steps"] - first["env_steps"]
-        spent_s = self._spent_s() - spent_s
-        return steps / (last["seconds"] - first["seconds"]), 1e6 * spent_s / steps
-
     def end(self) -> dict[str, Any]:
         """End it with SIGTERM; what it came to."""
         self.process.send_signal(signal.SIGTERM)
@@ -172,7 +164,7 @@ class Soak:
     def left_in_shm(self) -> set[str]:
         return set(os.listdir("/dev/shm")) - self.shared
 
-    def _spent_s(self) -> float:
+    def spent_s(self) -> float:
         """CPU time of all workers so far."""
         times = [each.cpu_times() for each in self.workers()]
         return float(sum(each.user + each.system for each in times))
@@ -216,14 +208,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--measure", type=float, default=15.0, help="seconds, before and after")
+    parser.add_argument("--windows", type=int, default=12, help="of measurement, before and after")
     parser.add_argument("--folder", type=Path, help="keep the run here")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ebrl-soak-") as name:
         folder = options.folder or Path(name)
         folder.mkdir(exist_ok=True, parents=True)
-        told = soak(folder, options.faults, options.seed, options.measure)
+        told = soak(folder, options.faults, options.seed, options.windows)
     for key, value in told.items():
         if key not in ("machine", "committed"):
             print(f"{key:28} {value}")
@@ -231,22 +223,73 @@ def main() -> None:
         options.output.write_text(json.dumps(told, indent=2) + "\n")
 
 
-def soak(folder: Path, count: int, seed: int, measure_s: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Windows:
+    """What a run did in windows of time, and one beside it in the same: steps per second, and
+    core-microseconds a step.
+    """
+
+    rates: list[tuple[float, float]]
+    work: list[tuple[float, float]]
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(mine for mine, _ in self.rates)
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(mine / theirs for mine, theirs in self.rates)
+
+    @property
+    def work_ratio(self) -> float:
+        return statistics.median(mine / theirs for mine, theirs in self.work)
+
+    @property
+    def spread(self) -> list[float]:
+        """Quartiles of the ratio."""
+        ratios = [mine / theirs for mine, theirs in self.rates]
+        return [round(each, 3) for each in statistics.quantiles(ratios, n=4)]
+
+
+def measure(runs: tuple[Soak, Soak], windows: int) -> Windows:
+    rates: list[tuple[float, float]] = []
+    work: list[tuple[float, float]] = []
+    for _ in range(windows):
+        begin = [(each.updates()[-1], each.spent_s()) for each in runs]
+        time.sleep(WINDOW_S)
+        end = [(each.updates()[-1], each.spent_s()) for each in runs]
+        found = []
+        for (first, before_s), (last, after_s) in zip(begin, end, strict=True):
+            steps = last["env_steps"] - first["env_steps"]
+            seconds = last["seconds"] - first["seconds"]
+            found.append((steps / seconds, 1e6 * (after_s - before_s) / steps))
+        rates.append((found[0][0], found[1][0]))
+        work.append((found[0][1], found[1][1]))
+    return Windows(rates, work)
+
+
+def soak(folder: Path, count: int, seed: int, windows: int) -> dict[str, Any]:
     plan = plan_for(folder)
-    one = Soak(plan, folder, seed=seed)
+    beside = folder / "beside"
+    beside.mkdir(exist_ok=True)
+    runs = one, other = Soak(plan, folder, seed=seed), Soak(plan, beside, seed=seed)
     try:
-        one.wait_until_it_trains(20)
-        time.sleep(measure_s)  # episodes lengthen at first
-        before, work_before = one.rate(measure_s)
+        for each in runs:
+            each.wait_until_it_trains(20)
+        time.sleep(2 * WINDOW_S)  # episodes lengthen at first
+        before = measure(runs, windows)
         began = time.monotonic()
         one.harm_at_random(count)
         harmed_s = time.monotonic() - began
         time.sleep(2.0)
-        after, work_after = one.rate(measure_s)
+        one.wait_until_it_trains(2)
+        after = measure(runs, windows)
         told = one.end()
+        other.end()
     finally:
-        if one.process.poll() is None:
-            one.process.kill()
+        for each in runs:
+            if each.process.poll() is None:
+                each.process.kill()
     time.sleep(0.5)
     recoveries = [each["recovery_s"] for each in one.events() if "recovery_s" in each]
     told_of = Counter(each["event"] for each in one.events())
@@ -262,12 +305,12 @@ def soak(folder: Path, count: int, seed: int, measure_s: float) -> dict[str, Any
         "recovery_median_s": round(statistics.median(recoveries), 3),
         "recovery_p95_s": round(sorted(recoveries)[int(0.95 * len(recoveries))], 3),
         "recovery_max_s": max(recoveries),
-        "before_env_steps_per_s": round(before),
-        "after_env_steps_per_s": round(after),
-        "throughput_back": round(after / before, 3),
-        "before_core_us_per_step": round(work_before, 2),
-        "after_core_us_per_step": round(work_after, 2),
-        "work_back": round(work_before / work_after, 3),  # bears neighbours better
+        "before_env_steps_per_s": round(before.rate),
+        "after_env_steps_per_s": round(after.rate),
+        "before_over_beside": before.spread,
+        "after_over_beside": after.spread,
+        "throughput_back": round(after.ratio / before.ratio, 3),
+        "work_back": round(before.work_ratio / after.work_ratio, 3),  # core time a step
         **account(told, plan.max_staleness),
         "ended": told["ended"],
         "exit_code": told["exit_code"],

@@ -74,7 +74,7 @@ class Simulate:
         self._cells: dict[int, list[dict[str, Array]]] = {}
         self._parked: list[int] = []
         self._seen_openings = -2
-        self._unrung = 0
+        self._unrung, self._mend_after = 0, 0.0
         self.episodes: list[Episode] = []
         self.failures: list[Failure] = []
         self.before: Callable[[int], None] | None = None  # told how many are about to be stepped
@@ -317,14 +317,15 @@ class Simulate:
             self._broken.append(env)
 
     def _mend(self) -> None:
-        """Build anew what is due."""
-        now = time.monotonic()
-        for env in self._broken.copy():
-            due = self._seats[env].mend_at
-            if (due is None or due <= now) and self._mend_one(env, None):
-                self._broken.remove(env)
-                self._park(env)
+        """Build one that is due anew; before the next, the others step for as long as that took."""
+        begin = time.monotonic()
+        due = [env for env in self._broken if (self._seats[env].mend_at or 0.0) <= begin]
+        if due and begin >= self._mend_after:
+            if self._mend_one(due[0], None):
+                self._broken.remove(due[0])
+                self._park(due[0])
                 self._seen_openings = -2
+            self._mend_after = 2 * time.monotonic() - begin
 
     def _mend_one(self, env: int, segment: int | None) -> bool:
         self._lives[env] += 1

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from ebrl.errors import DivergedError, RunError
-from ebrl.runtime import checkpoint
+from ebrl.runtime import checkpoint, learning
 from ebrl.runtime.attempt import LeftOut, attempt
 from ebrl.runtime.ledger import read as read_ledger
 from ebrl.runtime.segments import FREE
 from ebrl.runtime.train import Diverged, Train, Update
+from tests.runtime.one_process import OneProcess
 from tests.runtime.support import GRAPHS, plan_of, pool, program
 from tests.runtime.test_faults import lines, weights
 from tests.runtime.test_run import balanced, run, start, write
@@ -40,7 +41,7 @@ class Body:
         flat[:] = self.answer
 
 
-def body(*answers: Any) -> Any:
+def stand_in(*answers: Any) -> Any:
     return Body(*answers)
 
 
@@ -48,14 +49,16 @@ def body(*answers: Any) -> Any:
 def test_weights_that_are_not_finite_are_found_out_and_large_ones_are_not(value: float) -> None:
     into = np.zeros(3, np.float32)
     largest = np.finfo(np.float32).max
-    assert attempt(body([largest] * 3), None, bool, into) == ({}, "")
-    _, why = attempt(body([1.0, value, 2.0]), None, bool, into)
+    assert attempt(stand_in([largest] * 3), None, bool, into) == ({}, "")
+    _, why = attempt(stand_in([1.0, value, 2.0]), None, bool, into)
     assert why == "the update made 1 of 3 weights non-finite"
 
 
 def test_an_update_that_does_not_count_is_thrown_away_and_not_published() -> None:
     slab, segments = pool(program(), environments=4, weights_bytes=12)
-    learner = body([1.0] * 3, [np.nan] * 3, DivergedError("diverged", "the loss is nan"), [2.0] * 3)
+    learner = stand_in(
+        [1.0] * 3, [np.nan] * 3, DivergedError("diverged", "the loss is nan"), [2.0] * 3
+    )
     train = Train(slab, segments, learner, version=0)
     learner.answer = 0.0
     train.publish()
@@ -100,6 +103,51 @@ def test_and_on_many_within_an_hour() -> None:
     left_out.counted()
     with pytest.raises(RunError, match="30 times within"):
         left_out.add("ppo", 5, "nan")
+
+
+class NonFinite:
+    """Around a learner: rewards are infinite at its fourth update."""
+
+    def __init__(self, body: Any) -> None:
+        self._body, self._asked = body, 0
+
+    def update(self, batch, should_stop):
+        self._asked += 1
+        if self._asked == 4:
+            batch.reward[batch.segment] = np.inf
+        return self._body.update(batch, should_stop)
+
+    def __getattr__(self, name):
+        return getattr(self._body, name)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinities, times nothing
+@pytest.mark.parametrize("often", [True, False])
+def test_the_state_gone_back_to_is_the_newest_there_is_and_what_it_lacks_is_counted(
+    often: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not often:  # as with a network that is dear to copy
+        monkeypatch.setattr(learning, "SHARE", 1e-9)
+    one = OneProcess(tmp_path, dress=NonFinite)
+    body = one.learning._body
+    states = [body.state()[0]]
+    for _ in range(3):
+        one.go(1)
+        states.append(body.state()[0])
+    one.go(1)
+    expected = states[3 if often else 0]
+    for name, tensor in body.state()[0].items():
+        assert torch.equal(tensor, expected[name]), name
+    assert body.updates == (3 if often else 0)
+    ledger = read_ledger(one.slab, one.segments)
+    assert ledger.balance == 0
+    assert ledger.discarded["diverged"] > 400
+    assert (ledger.trained > 0) == often
+    assert (ledger.discarded["learner-lost"] > 1200) == (not often)
+    assert one.slab["weights/version"][0] == (3 if often else 4)  # never twice the same
+    one.go(2)
+    assert one.slab["weights/version"][0] == (5 if often else 6)
+    one.close()
 
 
 STEPS = ("--steps", "3500", "--seed", "3")

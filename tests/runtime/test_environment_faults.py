@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -103,6 +104,31 @@ def test_one_that_fails_again_and_again_is_tried_more_and_more_rarely() -> None:
     assert 3 <= len(one.worker.failures) <= 5
     assert one.slab["env/state"][0] == ABSENT
     assert (one.slab["segment/state"] == FREE).all()
+
+
+def test_several_that_failed_are_built_one_by_one_and_the_rest_steps_half_of_the_time() -> None:
+    build_s = 0.03
+    built: list[float] = []
+
+    def make():
+        built.append(time.monotonic())
+        time.sleep(build_s)
+        return Countdown(900)
+
+    bodies = [Fails(900, step=2, error=RuntimeError("x")) for _ in range(3)] + [Countdown(900)]
+    one = bench(bodies, [make] * 4, batch=4096)
+    one.go(1)
+    at = [body_of(one, 3).at]
+    while len(built) < 3:
+        one.go(1)
+        if len(at) <= len(built):
+            at.append(body_of(one, 3).at)
+    one.go(1)
+    gaps = [after - before for before, after in itertools.pairwise(built)]
+    assert all(gap >= 1.9 * build_s for gap in gaps)
+    assert all(after > before + 3 for before, after in itertools.pairwise(at[1:]))
+    assert all(body_of(one, seat).at > 0 for seat in range(3))
+    assert read_ledger(one.slab, one.segments).balance == 0
 
 
 def test_one_that_cannot_be_built_again_is_a_failure_too() -> None:
