@@ -7,12 +7,17 @@ as it is then; the ratio is taken round by round and its median reported. Counte
 trained environment steps from the first environment step to the end of the last update. Network,
 epochs, minibatch and horizon are the same; each peer has the settings that were found its best
 (benchmarks/peers/README.md). Peers' virtual environments are built on first use, under `--root`.
+
+Beside our rate stands the limit: cores over the core time of an environment step, the stages
+measured in the same round, on their own, each with as many cores busy as in the run and at the
+batch that is cheapest for it. What is missing to it is waiting and handing over.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -22,11 +27,14 @@ from typing import Any
 from benchmarks.machine import describe
 from benchmarks.ours import ebrl
 from benchmarks.peers import run_peer
+from ebrl.frontend.check import check
+from ebrl.frontend.load import load_graph
+from ebrl.runtime.profiling.calibrate import calibrate
 
 HERE = Path(__file__).resolve().parent
 OURS = "ebrl"
 PEERS = {
-    "cartpole": ("sb3", "sample_factory", "cleanrl_envpool", "torchrl"),
+    "cartpole": ("sb3", "sample_factory", "cleanrl_envpool", "torchrl", "rllib"),
     "pushcube": ("sb3",),
 }
 STEPS = {"cartpole": 300_000, "pushcube": 65_536}  # long enough that filling the pipeline is little
@@ -47,15 +55,29 @@ def run_ours(task: str, steps: int, seed: int) -> dict[str, Any]:
         )
 
 
+def limit(task: str) -> float:
+    """Environment steps a second if the cores did nothing but the stages' own work."""
+    graph = HERE / "graphs" / f"{task}.py"
+    program = check(load_graph(graph))
+    found = calibrate(program, graph, cache=None, say=lambda _: None, rehearsed=False)
+    least: dict[str, float] = {}
+    for point in found.points:
+        each = point.median_s / point.batch
+        least[point.stage] = min(each, least.get(point.stage, each))
+    return len(os.sched_getaffinity(0)) / sum(least.values())
+
+
 def measure(task: str, rounds: int, root: Path, peers: tuple[str, ...]) -> dict[str, Any]:
     """Rates of every contender by round, and what our runs said of themselves."""
     rates: dict[str, list[float]] = {name: [] for name in (OURS, *peers)}
     runs: list[dict[str, Any]] = []
+    limits: list[float] = []
     for round_ in range(rounds):
         for name in (OURS, *peers):
             if name == OURS:
                 told = run_ours(task, STEPS[task], seed=round_ + 1)
                 runs.append(told)
+                limits.append(limit(task))
                 rate = told["env_steps_per_s"]
             else:
                 told = run_peer(
@@ -64,7 +86,7 @@ def measure(task: str, rounds: int, root: Path, peers: tuple[str, ...]) -> dict[
                 rate = told["env_steps_per_s"]
             rates[name].append(rate)
             print(f"{task} round {round_ + 1}: {name} {rate:,.0f} steps/s", file=sys.stderr)
-    return {"rates": rates, "runs": runs}
+    return {"rates": rates, "runs": runs, "limits": limits}
 
 
 def table(task: str, measured: dict[str, Any]) -> list[str]:
@@ -79,9 +101,10 @@ def table(task: str, measured: dict[str, Any]) -> list[str]:
             f"{name:<10.10} {statistics.median(rates):>9,.0f} {min(rates):>8,.0f} "
             f"{max(rates):>8,.0f} {ratio:>9.2f}×  {told}"
         )
-    for run in measured["runs"]:
+    for run, most in zip(measured["runs"], measured["limits"], strict=True):
+        steady = run["steady_env_steps_per_s"]
         lines.append(
-            f"  ebrl: {run['steady_env_steps_per_s']:,.0f} steady, "
+            f"  ebrl: {steady:,.0f} steady, {steady / most:.0%} of the limit of {most:,.0f}, "
             f"{run['predicted_env_steps_per_s']:,.0f} predicted; first step after "
             f"{run['start_to_first_step_s']:.1f} s, first update after "
             f"{run['start_to_first_update_s']:.1f} s; {run['memory_bytes'] / 1e9:.2f} GB"

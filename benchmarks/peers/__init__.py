@@ -20,6 +20,7 @@ SCRIPTS = {
     "sample_factory": "train_sample_factory.py",
     "cleanrl_envpool": "train_cleanrl_envpool.py",
     "torchrl": "train_torchrl.py",
+    "rllib": "train_rllib.py",
 }
 VENVS = {("sb3", "pushcube"): "sb3_maniskill"}  # everything else is named after its peer
 TIME_LIMIT = 900.0

@@ -61,6 +61,14 @@ CANDIDATES: dict[tuple[str, str], list[Settings]] = {
         {"envs": 32, "horizon": 128},
         {"envs": 32, "horizon": 128, "env_threads": 2},
     ],
+    ("rllib", "cartpole"): [
+        {"runners": 1, "envs": 8},
+        {"runners": 1, "envs": 16},
+        {"runners": 1, "envs": 32},
+        {"runners": 1, "envs": 64},
+        {"runners": 2, "envs": 16},
+        {"runners": 1, "envs": 8, "threads": 2},
+    ],
     ("torchrl", "cartpole"): [
         *_vectors(2048, ("gym", "serial", "parallel"), (16,)),
         {"vec": "gym", "envs": 32, "horizon": 128},

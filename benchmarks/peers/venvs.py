@@ -22,7 +22,7 @@ from time import perf_counter
 HERE = Path(__file__).resolve().parent
 DEFAULT_ROOT = HERE.parents[1] / ".peers"
 CONSTRAINTS = HERE / "constraints.txt"
-PEERS = ("sb3", "sb3_maniskill", "sample_factory", "cleanrl_envpool", "torchrl")
+PEERS = ("sb3", "sb3_maniskill", "sample_factory", "cleanrl_envpool", "torchrl", "rllib")
 STAMP = "peer-stamp.txt"
 TAIL_LINES = 25
 
