@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from types import ModuleType
 
 import sapien
@@ -46,7 +47,7 @@ def _nothing(*_: object) -> None:
 @contextmanager
 def sightless() -> Iterator[None]:
     """For scenes with `render_backend="none"` only."""
-    modules = _who_knows_it()
+    modules = _who_knows_it(len(sys.modules))
     for module in modules:
         module.RenderMaterial = Material  # type: ignore[attr-defined]
     try:
@@ -56,9 +57,11 @@ def sightless() -> Iterator[None]:
             module.RenderMaterial = _real  # type: ignore[attr-defined]
 
 
-def _who_knows_it() -> list[ModuleType]:
-    return [
+@lru_cache(maxsize=1)
+def _who_knows_it(_count: int) -> tuple[ModuleType, ...]:
+    """Looked for again only where something was imported (`_count` modules): every reset asks."""
+    return tuple(
         module
         for name, module in list(sys.modules.items())
         if name.split(".")[0] in LIBRARIES and vars(module).get("RenderMaterial") is _real
-    ]
+    )
