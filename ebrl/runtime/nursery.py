@@ -6,9 +6,10 @@ there once for all.
 
 Invariants: this process has one thread and no device open, or it refuses (what is forked while
 another thread holds a lock, or after CUDA is up, is broken); torch is imported with one thread and
-no pool, which a worker makes for itself after its affinity is set. A worker is forked twice, so it
-is the run's child, not ours. Stages are loaded once: a graph file that is edited while the run goes
-on changes nothing.
+no pool, which a worker makes for itself after its affinity is set. Where a simulator's import does
+such a thing, this process begins anew and leaves simulators to their workers. A worker is forked
+twice, so it is the run's child, not ours. Stages are loaded once: a graph file that is edited while
+the run goes on changes nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from ebrl.runtime.boot import Boot, load_stage
 
 PR_SET_PDEATHSIG = 1
 LIMIT = 1 << 22  # bytes of a request
+COMMAND = (sys.executable, "-m", "ebrl.runtime.nursery")
+PLAIN = "plain"  # without the simulators' imports
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ class Nursery:
         one = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ebrl.runtime.nursery", str(theirs.fileno())],
+                [*COMMAND, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -94,13 +97,14 @@ def main() -> None:
     setproctitle.setproctitle("ebrl nursery")
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
+    plain = sys.argv[2:] == [PLAIN]
     stages: dict[str, Any] = {}
     while True:
         data, descriptors, _, _ = socket.recv_fds(line, LIMIT, 1)
         if not data:
             return
         request = msgspec.json.decode(data, type=Request)
-        _prepare(request.boot, stages)
+        _prepare(request.boot, stages, plain=plain)
         trouble = _trouble()
         if trouble is None:
             _fork(request, descriptors[0], stages, line)
@@ -108,9 +112,12 @@ def main() -> None:
             print(f"not forking: {trouble}", file=sys.stderr, flush=True)
         for fd in descriptors:
             os.close(fd)
+        if trouble is not None and not plain:
+            line.set_inheritable(True)
+            os.execv(sys.executable, [*COMMAND, sys.argv[1], PLAIN])
 
 
-def _prepare(boot: Boot, stages: dict[str, Any]) -> None:
+def _prepare(boot: Boot, stages: dict[str, Any], *, plain: bool) -> None:
     """Import what this worker needs, so that the next one finds it."""
     try:
         from ebrl.runtime import worker  # noqa: F401
@@ -126,7 +133,7 @@ def _prepare(boot: Boot, stages: dict[str, Any]) -> None:
         if boot.role == "simulate":
             from ebrl.runtime import simulate  # noqa: F401
 
-            for module in stages[boot.stage].imports:
+            for module in () if plain else stages[boot.stage].imports:
                 __import__(module)
         else:
             import torch  # noqa: F401
