@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from ebrl.runtime.noise import Noise
 from ebrl.runtime.segments import NEEDS_ACTION, NEEDS_STEP, PARKED, Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.weights import Weights
-from ebrl.stages.protocols import PolicyBody
+from ebrl.stages.protocols import InPlace, PolicyBody
 
 
 class Generate:
@@ -58,9 +59,11 @@ class Generate:
         self._obs = {
             path: array.reshape(-1, *array.shape[2:]) for path, array in slab.observations().items()
         }
+        self._in_place: frozenset[str] = getattr(body, "in_place", frozenset())
         self._staging = {
             path: np.empty((batch, *array.shape[1:]), array.dtype)
             for path, array in self._obs.items()
+            if path not in self._in_place
         }
         self._noise = Noise(
             seed=seed, first=first, last=last, size=body.noise_size, kind=body.noise_kind
@@ -74,7 +77,7 @@ class Generate:
         if any(len(array) < batch for array in self._staging.values()):
             self._staging = {
                 path: np.empty((batch, *array.shape[1:]), array.dtype)
-                for path, array in self._obs.items()
+                for path, array in self._staging.items()
             }
 
     def serve(self) -> NDArray[np.int64]:
@@ -87,10 +90,12 @@ class Generate:
             self._body.load_weights(self._flat)
         segments, cursors = self._segment[envs], self._cursor[envs]
         cells = segments * self._rows + cursors
-        obs = {
-            path: np.take(array, cells, axis=0, out=self._staging[path][: envs.size], mode="clip")
-            for path, array in self._obs.items()
+        obs: dict[str, Any] = {
+            path: np.take(self._obs[path], cells, axis=0, out=into[: envs.size], mode="clip")
+            for path, into in self._staging.items()
         }
+        for path in self._in_place:
+            obs[path] = InPlace(self._obs[path], cells)
         decisions = self._decisions[envs]
         action, log_prob = self._body.act(obs, self._noise.draw(envs, decisions))
         if not isfinite(log_prob.sum()):

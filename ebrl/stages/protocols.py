@@ -47,6 +47,13 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
+class InPlace(NamedTuple):
+    """Observations that were not gathered: rows of a pool, to be read where they lie."""
+
+    pool: Array  # [cells, *shape]
+    rows: NDArray[np.int64]  # [b]
+
+
 class PolicyBody(Protocol):
     """The policy inside a generate worker."""
 
@@ -62,13 +69,13 @@ class PolicyBody(Protocol):
         ...
 
     def act(
-        self, obs: Mapping[str, Array], noise: NDArray[np.float32]
+        self, obs: Mapping[str, Array | Any], noise: NDArray[np.float32]
     ) -> tuple[Array, NDArray[np.float32]]:
         """Observations [b, ...] and noise [b, noise_size] → actions [b, (k,) ...] and log-probs
         [b].
 
-        The action is the raw sample, unclipped. Results may be reused buffers, valid until the next
-        call.
+        Paths that the body names in an attribute `in_place` come as `InPlace`. The action is the
+        raw sample, unclipped. Results may be reused buffers, valid until the next call.
         """
         ...
 

@@ -11,6 +11,7 @@ import torch
 from ebrl.errors import GraphError, RunError
 from ebrl.stages import MLPPolicy
 from ebrl.stages.learners.objective import Tally
+from ebrl.stages.policies.scattered import Scattered
 from tests.stages.batches import (
     build,
     environment,
@@ -116,10 +117,9 @@ def test_a_diverged_update_is_an_error_and_not_a_policy() -> None:
         body.update(batch, never)
 
 
-def test_pictures_are_gathered_by_minibatch_and_never_floated_as_a_batch() -> None:
+def test_pictures_are_read_in_place_by_minibatch_and_never_floated_as_a_batch() -> None:
     body, batch, _ = pair("pictures", small())
-    batch.obs["rgb"] = batch.obs["rgb"][:]
-    asked: list[torch.Tensor] = []
+    asked: list[Scattered] = []
     evaluate = body.network.evaluate
 
     def watch(obs: Any) -> Any:
@@ -135,7 +135,19 @@ def test_pictures_are_gathered_by_minibatch_and_never_floated_as_a_batch() -> No
         body._step(part, 1e-3, tally)
     rows = sum(len(each) for each in asked)
     assert rows == data.count
-    assert all(each.dtype == torch.uint8 and len(each) <= 24 for each in asked)
+    assert all(len(each) <= 24 for each in asked)
+    slab = batch.obs["rgb"]
+    assert all(np.shares_memory(each._pool.numpy(), slab) for each in asked)
+
+
+def test_reading_pictures_in_place_gives_the_numbers_of_gathering_them() -> None:
+    found = []
+    for in_place in (frozenset({"rgb"}), frozenset()):
+        body, batch, _ = pair("pictures", small())
+        body.network.in_place = in_place
+        body.update(batch, never)
+        found.append(body.state()[0]["values"])
+    assert torch.equal(*found)
 
 
 def test_a_strided_pool_gives_the_same_update_as_a_contiguous_one() -> None:

@@ -121,7 +121,8 @@ class PPOBody(NetworkLearner):
             gamma=settings.gamma,
             terminal=settings.terminal,
         )
-        rows = Rows(batch, self.device)
+        in_place: frozenset[str] = getattr(self.network, "in_place", frozenset())
+        rows = Rows(batch, self.device, in_place)
         action = torch.from_numpy(batch.action[segment]).to(self.device)
         value, prox = self._evaluate(rows, action)
         behaviour = batch.log_prob[segment]

@@ -54,9 +54,12 @@ class Answer(Protocol):
 
 
 class Network(nn.Module):
-    """The base of our own networks. `observed`: paths that running statistics are kept of."""
+    """The base of our own networks. `observed`: paths that running statistics are kept of.
+    `in_place`: paths that it takes as `Scattered`, too.
+    """
 
     observed: tuple[str, ...] = ()
+    in_place: frozenset[str] = frozenset()
 
     def distribution(self, obs: Observation) -> Distribution:
         raise NotImplementedError

@@ -1,7 +1,8 @@
 """The policy inside a generate worker: one network, no gradients, no critic.
 
 Invariant: `act` copies each observation once (to the device; on the CPU not at all), and loading
-weights is one copy into memory that the network already uses.
+weights is one copy into memory that the network already uses. What the network reads in place
+(pictures, on the CPU) is not even gathered for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from ebrl.frontend.program import EnvironmentProgram
 from ebrl.stages.policies.actor_critic import noise_of
 from ebrl.stages.policies.flat import FlatNetwork, shapes
-from ebrl.stages.protocols import Array, Weights
+from ebrl.stages.policies.scattered import Scattered
+from ebrl.stages.protocols import Array, InPlace, Weights
 
 if TYPE_CHECKING:
     from ebrl.stages.base import Policy
@@ -50,6 +52,10 @@ class NetworkPolicy:
             seeded_network(policy, environment, seed), self._device, trainable=False
         )
         self._network: Any = self._flat.network.eval()
+        on_cpu = self._device.type == "cpu"
+        self.in_place: frozenset[str] = (
+            getattr(self._network, "in_place", frozenset()) if on_cpu else frozenset()
+        )
         self.noise_size, self.noise_kind = noise_of(environment.action)
         self._dtype = np.dtype(environment.action.dtype)
 
@@ -62,12 +68,12 @@ class NetworkPolicy:
             self._flat.values.copy_(torch.from_numpy(flat))
 
     def act(
-        self, obs: Mapping[str, Array], noise: NDArray[np.float32]
+        self, obs: Mapping[str, Array | InPlace], noise: NDArray[np.float32]
     ) -> tuple[Array, NDArray[np.float32]]:
         """Observations [b, ...], noise [b, noise_size] → raw actions [b, (k,) ...], log-probs."""
         with torch.inference_mode():
             if self._device.type == "cpu":
-                seen = {path: torch.from_numpy(value) for path, value in obs.items()}
+                seen = {path: _seen(value) for path, value in obs.items()}
                 action, log_prob = self._network.distribution(seen).sample(torch.from_numpy(noise))
             else:
                 seen = {path: self._stage(value) for path, value in obs.items()}
@@ -78,5 +84,12 @@ class NetworkPolicy:
                 answer = answer.astype(self._dtype)
             return answer, log_prob.numpy()
 
-    def _stage(self, value: Array) -> torch.Tensor:
+    def _stage(self, value: Array | InPlace) -> torch.Tensor:
+        assert not isinstance(value, InPlace), "it is asked for on the CPU only"
         return torch.from_numpy(value).pin_memory().to(self._device, non_blocking=True)
+
+
+def _seen(value: Array | InPlace) -> torch.Tensor | Scattered:
+    if isinstance(value, InPlace):
+        return Scattered(torch.from_numpy(value.pool), value.rows.tolist())
+    return torch.from_numpy(value)

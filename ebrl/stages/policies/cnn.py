@@ -2,7 +2,8 @@
 top.
 
 Invariant: images arrive as uint8 [b, height, width, channels] and are scaled here; nobody stores
-them as floats. Actor and critic share the features, so `evaluate` computes them once.
+them as floats. On a CPU they are read where they lie in shared memory. Actor and critic share the
+features, so `evaluate` computes them once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ebrl.stages.policies.actor_critic import (
 from ebrl.stages.policies.mlp import vectors_of
 from ebrl.stages.policies.normalise import RunningNormaliser
 from ebrl.stages.policies.perceptron import ACTIVATIONS, Perceptron
+from ebrl.stages.policies.scattered import Scattered, floats
 
 if TYPE_CHECKING:
     from ebrl.stages.networks import CNNPolicy
@@ -49,9 +51,9 @@ class ImageEncoder(nn.Module):
         self.last = layer(channels * height * width, policy.features, math.sqrt(2))
         self._activation = ACTIVATIONS[policy.activation]
 
-    def forward(self, image: Tensor) -> Tensor:
+    def forward(self, image: Tensor | Scattered) -> Tensor:
         # Channels stay last in memory, which convolutions on the CPU prefer.
-        x = image.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255)
+        x = floats(image).permute(0, 3, 1, 2).mul_(1 / 255)
         for convolution in self.convolutions:
             x = self._activation(convolution(x))
         return self._activation(self.last(x.flatten(1)))
@@ -66,6 +68,7 @@ class CNNNetwork(Network):
             if tensor.dtype == "uint8"
         }
         self.paths = tuple(images)
+        self.in_place = frozenset(images)
         self.encoders = nn.ModuleList(
             ImageEncoder(policy, (int(s[0]), int(s[1]), int(s[2]))) for s in images.values()
         )
