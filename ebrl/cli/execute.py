@@ -114,18 +114,20 @@ def execute(
     Ctrl-C (or SIGTERM) ends the run within five seconds, with a checkpoint; the exit code is then
     130 (or 143).
     """
-    from ebrl.planner.plan import read
+    from ebrl.planner.plan import read, write
     from ebrl.runtime.emulation import setup
     from ebrl.runtime.emulation.setup import Emulation
     from ebrl.runtime.profiling.measure import weights_bytes
     from ebrl.runtime.run import Options, Run
-    from ebrl.runtime.rundir import RunDirectory, default_path
+    from ebrl.runtime.rundir import GIVEN, RunDirectory, default_path
     from ebrl.runtime.table import LiveTable
     from ebrl.runtime.tracing import Tracer
     from ebrl.runtime.watch.decide import Policy
     from ebrl.trace import check as check_trace
 
-    plan = read(plan_path)
+    plan = given = read(plan_path)
+    if resume is not None and replan and not emulate:
+        plan = _in_force(resume, given)
     if trace is not None:
         check_trace(trace)
     if emulate:
@@ -138,6 +140,8 @@ def execute(
         sha256 = None if allow_changed_graph else _unchanged(plan, graph)
         size = plan.buffers.weights_bytes or weights_bytes(plan.program, graph, sha256)
     directory = RunDirectory(logdir or default_path(plan.program.name))
+    if plan is not given:
+        write(given, directory.path / GIVEN)
     tracer = None if trace is None else Tracer(directory.path, plan)
     run = Run(
         plan,
@@ -206,6 +210,21 @@ def _write_timeline(run: Run, plan: Plan, tracer: Tracer, path: Path) -> None:
     merge(lanes).write(path)
     part = "" if measured.whole else f", the last {measured.end_s - measured.begin_s:.0f} s"
     print(f"trace        {path}{part}; open it in ui.perfetto.dev", file=sys.stderr)
+
+
+def _in_force(resume: Path, given: Plan) -> Plan:
+    """The plan to go on with: the one that the run had gone over to, if it was begun with this."""
+    from ebrl.runtime.resume import plan_in_force
+
+    found = plan_in_force(resume, given)
+    if found is None:
+        return given
+    typer.echo(
+        f"going on with {found[0]}, the plan that run had gone over to; --no-replan keeps to the "
+        "one given",
+        err=True,
+    )
+    return found[1]
 
 
 def _graph_of(plan: Plan, plan_path: Path) -> Path:

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from ebrl.planner.layout import segments_per_batch
-from ebrl.planner.plan import Plan
+from ebrl.planner.plan import Plan, read
 from ebrl.runtime import checkpoint
 from ebrl.runtime.checkpoint import State
+from ebrl.runtime.rundir import GIVEN, PLAN, PLANS
 from ebrl.runtime.slab import Slab
 
 
@@ -34,6 +35,20 @@ def find(path: Path, plan: Plan, *, any_graph: bool) -> tuple[Path, State]:
         program_sha256=None if any_graph else plan.program.sha256,
     )
     return folder, state
+
+
+def plan_in_force(path: Path, given: Plan) -> tuple[Path, Plan] | None:
+    """The plan that the run of this checkpoint had gone over to, and its file, where it was begun
+    with `given`; None: it is `given`, or the run was begun with another plan.
+    """
+    run = checkpoint.resolve(path).parent.parent
+    begun = (run / name for name in (PLAN, GIVEN))
+    if given.digest() not in {read(each).digest() for each in begun if each.is_file()}:
+        return None
+    taken = [each for each in (run / PLANS).glob("*.json") if each.stem.isdigit()]
+    file = max(taken, default=run / PLAN)
+    plan = read(file)
+    return None if plan.digest() == given.digest() else (file, plan)
 
 
 def restore(slab: Slab, plan: Plan, state: State) -> None:

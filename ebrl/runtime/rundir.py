@@ -21,6 +21,8 @@ PLAN, SUMMARY, PROGRESS, EVENTS, LOGS, CHECKPOINT = (
     "logs",
     "checkpoint",
 )
+PLANS = "plans"  # the history of a run that plans again
+GIVEN = "plan-given.json"  # where a resumed run goes on with another plan than it was given
 
 
 class RunDirectory:
