@@ -65,6 +65,7 @@ def compare(name: str, cluster: str, rounds: int, speed: float, updates: int) ->
                 "execute", str(path), "--emulate", "--payload-scale", "0.001",
                 "--speed", str(speed), "--steps", str(updates * plan.program.training.batch),
                 "--seed", str(number), "--logdir", str(Path(folder) / f"run{number}"),
+                "--no-replan",
             )["steady_env_steps_per_s"]
             for number in range(rounds)
         ]  # fmt: skip

@@ -163,9 +163,7 @@ def execute(
             recycle_every=recycle,
             trace_records=0 if tracer is None else tracer.records,
             quota=quota,
-            replan=Policy(
-                enabled=replan and not emulate, dry_run=replan_dry_run, min_gain=min_gain
-            ),
+            replan=Policy(enabled=replan, dry_run=replan_dry_run, min_gain=min_gain),
         ),
     )
     with LiveTable() as table:

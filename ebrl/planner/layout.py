@@ -25,8 +25,9 @@ DISCARD_REASONS = (
 )
 PRODUCED, PRODUCED_AT, PRODUCED_HANDED = range(3)  # columns of `produced`: steps made, ns of the
 # first, steps that have left the worker's hands
-CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE, CLOCK_WISH = range(6)  # columns
-# of `clock`; the last: what an emulated worker wishes of what it shares
+CLOCK_BUSY, CLOCK_FIRINGS, CLOCK_ITEMS, CLOCK_BEAT, CLOCK_RETIRE, CLOCK_WISH, CLOCK_CORES = range(7)
+# columns of `clock`; the last two: what an emulated worker at work wishes of what it shares, and of
+# the cores of its machine
 WORK_NS, WORK_COUNT = range(2)  # columns of `work`: seconds spent, as a core or device counts them
 WORK_RING = 64  # the last firings of each worker: (nanoseconds of work, items)
 CONTROL_SEQUENCE, CONTROL_BATCH, CONTROL_THREADS, CONTROL_GROUP, CONTROL_ACTIVE = range(5)

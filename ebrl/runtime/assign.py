@@ -17,18 +17,19 @@ from ebrl.planner.plan import Plan, StagePlan
 from ebrl.runtime.boot import Boot, Role
 from ebrl.runtime.emulation.cue import Cue
 from ebrl.runtime.quota.devices import Devices
+from ebrl.runtime.room import Room
 
 Range = tuple[int, int]
 ROLES = ("simulate", "generate", "train")
 
 
-def layout_of(plan: Plan, weights_bytes: int, spare: int = 0) -> Layout:
-    """The slab of this plan; `spare`: rows of workers beyond its replicas."""
+def layout_of(plan: Plan, weights_bytes: int, room: Room) -> Layout:
+    """The slab of this plan, with rows for as many workers as there is room for."""
     return slab_layout(
         plan.program,
         environments=plan.environments.count,
         segments=plan.buffers.segments,
-        workers=sum(len(stage.replicas) for stage in plan.stages) + spare,
+        workers=room.rows - SPARE_WORKERS,
         weights_bytes=weights_bytes,
     )
 
@@ -37,6 +38,7 @@ def boots(
     plan: Plan,
     layout: Layout,
     *,
+    room: Room,
     graph: str,
     graph_sha256: str | None,
     slab_fd: int,
@@ -74,7 +76,7 @@ def boots(
                 Boot(
                     role=role,
                     index=index,
-                    worker=len(found),
+                    worker=room.row(role, index),
                     graph=graph,
                     graph_sha256=graph_sha256,
                     stage=stage.name,
@@ -115,27 +117,6 @@ def boots(
                 )
             )
     return tuple(found)
-
-
-def worker_names(plan: Plan) -> tuple[str, ...]:
-    """ "train 0", "generate 0", … in the order of `boots`."""
-    return tuple(
-        f"{role} {index}"
-        for role in ("train", "generate", "simulate")
-        for index in range(len(plan.of_kind(role)[0].replicas))
-    )
-
-
-def possible_names(plan: Plan) -> tuple[str, ...]:
-    """The same, and those that another plan for the same run could have."""
-    most = {role: len(plan.of_kind(role)[0].replicas) for role in ROLES}
-    most["simulate"] += SPARE_WORKERS // 2
-    most["generate"] += SPARE_WORKERS // 2
-    return tuple(
-        f"{role} {index}"
-        for role in ("train", "generate", "simulate")
-        for index in range(most[role])
-    )
 
 
 def _ranges(plan: Plan, stage: StagePlan) -> tuple[Range, ...]:

@@ -27,13 +27,21 @@ class Events:
         self._told = 0
         self._complained = False
 
-    def add(self, event: str, message: str = "", *, loud: bool = True, **more: Any) -> None:
-        """Note an event; `loud` ones are said on stderr too."""
+    def add(
+        self,
+        event: str,
+        message: str = "",
+        *,
+        loud: bool = True,
+        word: str = "warning",
+        **more: Any,
+    ) -> None:
+        """Note an event; `loud` ones are said on stderr too, after a `word` of how bad it is."""
         line = {"seconds": round(time.monotonic() - self._began, 3), "event": event, **more}
         if message:
             line["message"] = message
             if loud:
-                self._say(message)
+                self._say(message, word)
         try:
             self._file.write(msgspec.json.encode(line) + b"\n")
         except OSError as error:
@@ -56,9 +64,9 @@ class Events:
     def close(self) -> None:
         self._file.close()
 
-    def _say(self, message: str) -> None:
+    def _say(self, message: str, word: str = "warning") -> None:
         self._told += 1
         if self._told <= MOST_LINES:
-            print(f"warning: {message}", file=sys.stderr, flush=True)
+            print(f"{word}: {message}", file=sys.stderr, flush=True)
         elif self._told == MOST_LINES + 1:
             print(f"warning: more faults are in {EVENTS}", file=sys.stderr, flush=True)

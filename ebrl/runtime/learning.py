@@ -184,6 +184,16 @@ class Learning:
             self._worker.tell(Saved(str(path), state.weights_sha256))
         self._saved_at = time.monotonic()
 
+    def hand_on(self) -> None:
+        """Leave the whole state to who takes this learner's place while the run goes on."""
+        version = self._train.version
+        if self._kept is None or self._kept[1].version != version:
+            self._kept = self._state(version, self.trained)
+        try:
+            self._memory.store(*self._kept)
+        except OSError as error:
+            self._worker.tell(Warned(f"the learner's state is not kept in memory: {error}"))
+
     # -- what is kept in memory --------------------------------------------------------------------
 
     def _take_up(self) -> int:
@@ -293,5 +303,6 @@ class Learning:
         return time.monotonic() - self._saved_at > self._boot.checkpoint_every_s
 
     def _should_stop(self) -> bool:
+        """Whoever is retired ends his update first: it is not to be made again."""
         self._worker.beat()
-        return self._worker.stopping()
+        return self._worker.run_stopping()

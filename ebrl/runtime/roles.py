@@ -79,7 +79,7 @@ def simulate(worker: Worker) -> None:
         worker.tell(Ready())
         _settle()
         while not worker.stopping():
-            if (news := worker.orders.news()) is not None:
+            if (news := worker.news()) is not None:
                 body.tune(group=news.group, active=news.active)
             begin = time.perf_counter_ns()
             steps = body.sweep()
@@ -125,7 +125,7 @@ def generate(worker: Worker) -> None:
     worker.tell(Ready())
     _settle()
     while not worker.stopping():
-        if (news := worker.orders.news()) is not None:
+        if (news := worker.news()) is not None:
             body.tune(batch=news.batch)
             worker.use_threads(news.threads or boot.threads)
         begin = time.perf_counter_ns()
@@ -151,6 +151,7 @@ def train(worker: Worker) -> None:
         return
     learning = Learning(worker)
     simulators = worker.bells_of("simulate")
+    retired = False
     try:
         for bell in (*worker.bells_of("generate"), *simulators):
             bell.ring()
@@ -158,7 +159,7 @@ def train(worker: Worker) -> None:
         _settle()
         openings = -2
         while not worker.stopping():
-            if (news := worker.orders.news()) is not None:
+            if (news := worker.news()) is not None:
                 worker.use_threads(news.threads or worker.boot.threads)
             updated = learning.update()
             worker.beat()
@@ -170,8 +171,12 @@ def train(worker: Worker) -> None:
                 worker.bell.wait(IDLE_S)
             elif learning.done:
                 worker.stop_all()
+        retired = not worker.run_stopping()
     finally:
-        learning.save()
+        if retired:
+            learning.hand_on()
+        else:
+            learning.save()
 
 
 def _follow(worker: Worker) -> None:

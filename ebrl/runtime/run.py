@@ -27,8 +27,6 @@ from ebrl.runtime.bell import Bell
 from ebrl.runtime.best import Best
 from ebrl.runtime.boot import Boot
 from ebrl.runtime.desk import Desk
-from ebrl.runtime.emulation import setup
-from ebrl.runtime.emulation.cue import Cue
 from ebrl.runtime.emulation.setup import Emulation
 from ebrl.runtime.events import Events
 from ebrl.runtime.ledger import read as read_ledger
@@ -45,6 +43,7 @@ from ebrl.runtime.messages import (
 )
 from ebrl.runtime.nursery import Nursery
 from ebrl.runtime.options import Options
+from ebrl.runtime.playing import Playing
 from ebrl.runtime.processes import Child
 from ebrl.runtime.progress import Progress, score
 from ebrl.runtime.quota.devices import Devices
@@ -79,23 +78,19 @@ class Run:
         options: Options,
         emulation: Emulation | None = None,
     ) -> None:
-        made, self._cues, spare = plan, dict[str, Cue](), 0
-        preflight.check(made, emulated=emulation is not None)
-        if emulation is not None:
-            plan = setup.shrunk(made, emulation)
-            names = assign.worker_names(plan)
-            self._cues = setup.cues(made, emulation, seed=options.seed or 0, workers=names)
-            spare = setup.further_ranks(made)
-        self.plan = plan
+        preflight.check(plan, emulated=emulation is not None)
+        self.made, self.playing = plan, Playing(plan, emulation, directory.path)
+        self.room = self.playing.room
+        self.plan = self.playing.plays(plan)
         self.options = options
         self.directory = directory
-        self.progress = Progress(1.0 if emulation is None else emulation.speed)
+        self.progress = Progress(self.playing.speed)
         self._recorder = Recorder(directory.path)
         self.events = Events(directory.path)
         self.devices = Devices(options.quota if emulation is None else None, self.events)
         self._graph = graph
         self._graph_sha256 = graph_sha256
-        self._layout = assign.layout_of(plan, weights_bytes, spare)
+        self._layout = assign.layout_of(self.plan, weights_bytes, self.room)
         self._resumed = (
             resume.find(Path(options.resume), plan, any_graph=graph_sha256 is None)
             if options.resume
@@ -111,7 +106,7 @@ class Run:
         self.saved: Saved | None = None  # the last checkpoint
         self._best = Best()
         self.memory = self.skipped = 0  # bytes at the most; updates that were left out
-        (directory.path / PLAN).write_bytes(encode(made))
+        (directory.path / PLAN).write_bytes(encode(self.made))
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -130,7 +125,7 @@ class Run:
         if self._resumed is not None:
             resume.restore(self.slab, self.plan, self._resumed[1])
         self._memory = memory.create()
-        self._bells = {name: Bell() for name in assign.possible_names(self.plan)}
+        self._bells = {name: Bell() for name in self.room.names()}
         self.desk = Desk(self._hear)
         self.segments = Segments(
             self.slab,
@@ -177,8 +172,9 @@ class Run:
         """What each worker of this plan is told; the plan may be another than the first."""
         bells = {name: bell.fd for name, bell in self._bells.items()}
         return assign.boots(
-            plan,
+            self.playing.plays(plan),
             self._layout,
+            room=self.room,
             graph=str(self._graph),
             graph_sha256=self._graph_sha256,
             slab_fd=self.slab.fd,
@@ -195,13 +191,13 @@ class Run:
             patience=self.options.patience,
             trace_records=self.options.trace_records,
             devices=self.devices,
-            emulation=self._cues,
+            emulation=self.playing.cues(plan, seed=self.seed),
         )
 
     def _start(self) -> None:
         self._nurse()
         for boot in sorted(
-            self.boots(self.plan), key=lambda boot: boot.role != "simulate"
+            self.boots(self.made), key=lambda boot: boot.role != "simulate"
         ):  # they need least
             if self.signalled is not None:
                 return

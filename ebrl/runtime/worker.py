@@ -41,11 +41,12 @@ from ebrl.runtime import ring
 from ebrl.runtime.bell import Bell
 from ebrl.runtime.boot import OWNER, Boot, load_stage
 from ebrl.runtime.emulation.cue import Cue
+from ebrl.runtime.emulation.recue import read_cue
 from ebrl.runtime.messages import Born, Failed, Message, Warned, send
 from ebrl.runtime.segments import Segments
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.threads import set_threads
-from ebrl.runtime.watch.control import Orders
+from ebrl.runtime.watch.control import Orders, Settings
 
 PR_SET_PDEATHSIG = 1
 STOP_DONE = 1
@@ -58,6 +59,7 @@ class Worker:
         self.boot = boot
         self._stages = stages
         self._emulated: Any = None
+        self._pace: Any = None  # of an emulated stage
         self.program = msgspec.json.decode(boot.program, type=Program)
         self.slab = Slab(boot.slab_fd, boot.layout)
         self.segments = Segments(
@@ -112,9 +114,20 @@ class Worker:
 
         self.works_on_cores = False
         if self._emulated is None:
-            pace = Pace(cue, self.slab, stopping=self.stopping, beat=self.beat)
-            self._emulated = EmulatedStage(self.program, pace, cue)
+            # Who is retired goes on at the plan's pace until nothing is in its hands.
+            self._pace = Pace(cue, self.slab, stopping=self.run_stopping, beat=self.beat)
+            self._emulated = EmulatedStage(self.program, self._pace, cue)
+            self._pace.birth()
         return self._emulated
+
+    def news(self) -> Settings | None:
+        """What this worker is told while it runs, or None; an emulated one finds its times anew."""
+        told = self.orders.news()
+        if told is not None and self._pace is not None:
+            cue = read_cue(self.boot.run_dir, self.boot.name)
+            if cue is not None:
+                self._pace.adopt(cue)
+        return told
 
     def use_threads(self, count: int) -> None:
         """Of torch, which an emulated stage does without."""
@@ -132,7 +145,7 @@ class Worker:
         self._clock[CLOCK_BUSY] += busy_ns
         self._clock[CLOCK_FIRINGS] += 1
         self._clock[CLOCK_ITEMS] += items
-        work_ns = busy_ns
+        work_ns = busy_ns if self._pace is None else self._pace.spent_ns()
         if self.works_on_cores:
             now = time.process_time_ns()
             work_ns = now - self._cpu_ns if self._cpu_ns else busy_ns

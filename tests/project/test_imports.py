@@ -67,6 +67,7 @@ RULES = {
             "ebrl.planner.detect",
             "ebrl.planner.foresight.conditions",
             "ebrl.planner.foresight.script",
+            "ebrl.planner.foresight.simulate",
             "ebrl.planner.hardware",
             "ebrl.planner.layout",
             "ebrl.planner.model.request",

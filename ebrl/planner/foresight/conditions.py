@@ -18,6 +18,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     `vary` False: nothing does. `stragglers`: the chance that a call takes `straggler_factor` times
     as long. `episode_steps`: mean length of an episode that may end at any step (a geometric law,
     cut at the graph's limit); None: each runs to the limit; `episodes` False: none ever ends.
+    `slow`: devices ("node/3") and how much longer everything takes there than the profile says.
     `admission` False: no bound on staleness; `transport` False: weights and segments cross at once.
     """
 
@@ -31,6 +32,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     episodes: bool = True
     admission: bool = True
     transport: bool = True
+    slow: dict[str, float] = {}
 
 
 class Discipline(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,9 @@ from ebrl.planner.foresight.seats import calls_of, seats, shared
 from ebrl.planner.foresight.sharing import Clock, Cores, Shared
 from ebrl.planner.model.learning import reductions
 from ebrl.planner.plan import Plan
+from ebrl.planner.proof.verify import nodes_of
+
+__all__ = ["Part", "Resource", "Script", "nodes_of", "script"]
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ def seats(plan: Plan, conditions: Conditions) -> list[Seat]:
         for replica in plan.stage(demand.name).replicas:
             device = None if replica.device is None else nodes[replica.node].device
             factor = slow.get((demand.name, replica.index), 1.0)
+            factor *= conditions.slow.get(f"{replica.node}/{replica.device}", 1.0)
             key = (
                 stage, None if device is None else device.name, replica.sms,
                 replica.rated_cores, replica.batch, replica.share, factor,

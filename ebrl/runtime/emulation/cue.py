@@ -20,7 +20,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's work: see `ebrl.planner.foresight.script.Part`.
 
-    `row`: where in the slab it says what it wishes of `share`, while it is at work.
+    `row`: where in the slab it says what it wishes of `share`, while it is at work. `device`:
+    "node/3", or none; `cores`: how many it keeps busy while it is at work.
     """
 
     index: int
@@ -32,23 +33,33 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     together: bool = False
     share: Sharing | None = None
     wish: float = 0.0
+    device: str | None = None
+    cores: float = 0.0
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """Something that goes wrong `at_s` after the first environment step.
 
-    "drift": times are multiplied by `factor`, growing to it over `ramp_s`. "straggle": a call takes
-    `factor` times as long with probability `chance`. "crash", "hang": the worker gets SIGKILL or
-    SIGSTOP, once.
+    "drift": times are multiplied by `factor`, growing to it over `ramp_s`. "device": so are those
+    of whatever runs on `device`. "cores": a part `chance` of the machine's cores is gone.
+    "straggle": a call takes `factor` times as long with probability `chance`. "crash", "hang": the
+    worker gets SIGKILL or SIGSTOP, once.
     """
 
     kind: str
-    stage: str
+    stage: str = ""
     index: int | None = None  # None: every replica of the stage
+    device: str | None = None
     factor: float = 1.0
     at_s: float = 0.0
     ramp_s: float = 0.0
     chance: float = 1.0
+
+    def grown(self, now: float) -> float:
+        """Which part of it is there by now, from 0 to 1."""
+        if now < self.at_s:
+            return 0.0
+        return min(1.0, (now - self.at_s) / self.ramp_s) if self.ramp_s > 0 else 1.0
 
 
 class Cue(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,3 +72,5 @@ class Cue(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     speed: float = 1.0
     weights: int = 1  # floats that are published
+    cores: float = 0.0  # of the machine
+    birth_s: float = 0.0  # that a new process takes before it works

@@ -3,6 +3,8 @@
 simulate*1.8@20s          from 20 s on, simulate takes 1.8 times as long
 generate/0*2@20s          only its replica 0
 train*1.5@30s+60s         growing to it over 60 s
+gpu3*2@20s                whatever runs on GPU 3 takes twice as long (n1/gpu3: of the second node)
+cores-25%@20s             a quarter of the machine's cores is gone
 straggle:simulate*20%0.5  half a percent of the calls takes 20 times as long
 crash:generate/1@15s      SIGKILL;  hang:simulate/0@15s  SIGSTOP
 """
@@ -13,15 +15,19 @@ import re
 from collections.abc import Sequence
 
 from ebrl.errors import RunError
+from ebrl.planner.foresight.script import nodes_of
 from ebrl.planner.plan import Plan
 from ebrl.runtime.emulation.cue import Injection
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_CORES = re.compile(rf"cores-(?P<part>{_NUMBER})%@(?P<at>{_NUMBER})s")
+_DEVICE = re.compile(r"(?:n(?P<node>\d+)/)?gpu(?P<device>\d+)")
 _FORM = re.compile(
     rf"(?:(?P<kind>straggle|crash|hang):)?(?P<stage>[\w.-]+?)(?:/(?P<index>\d+))?"
     rf"(?:\*(?P<factor>{_NUMBER}))?(?:%(?P<chance>{_NUMBER}))?"
     rf"(?:@(?P<at>{_NUMBER})s(?:\+(?P<ramp>{_NUMBER})s)?)?"
 )
+_AFTER = re.compile(rf"(?P<factor>{_NUMBER})@(?P<at>{_NUMBER})s(?:\+(?P<ramp>{_NUMBER})s)?")
 
 
 def injections(plan: Plan, words: Sequence[str]) -> tuple[Injection, ...]:
@@ -30,6 +36,12 @@ def injections(plan: Plan, words: Sequence[str]) -> tuple[Injection, ...]:
 
 
 def _one(plan: Plan, word: str) -> Injection:
+    if (gone := _CORES.fullmatch(word)) is not None:
+        return _cores(word, float(gone["part"]), float(gone["at"]))
+    name, star, rest = word.partition("*")
+    named = _DEVICE.fullmatch(name)
+    if star and named is not None and all(name != each.name for each in plan.stages):
+        return _device(plan, word, named, rest)
     found = _FORM.fullmatch(word)
     if found is None:
         raise _wrong(word, "it is not of the form STAGE[/REPLICA]*FACTOR@SECONDSs")
@@ -59,11 +71,36 @@ def _one(plan: Plan, word: str) -> Injection:
     )
 
 
+def _cores(word: str, percent: float, at_s: float) -> Injection:
+    if not 0 < percent < 100:
+        raise _wrong(word, "between 0 and 100 % of the cores can go")
+    return Injection(kind="cores", at_s=at_s, chance=percent / 100.0)
+
+
+def _device(plan: Plan, word: str, named: re.Match[str], rest: str) -> Injection:
+    """A device of the plan's cluster, by its number on its node."""
+    found = _AFTER.fullmatch(rest)
+    if found is None or float(found["factor"]) <= 0:
+        raise _wrong(word, "it needs a factor above 0 and a time, such as gpu3*2@20s")
+    nodes = [(name, each) for name, each in nodes_of(plan).items() if each.devices]
+    node, device = int(named["node"] or 0), int(named["device"])
+    if node >= len(nodes) or device >= nodes[node][1].devices:
+        most = nodes[node][1].devices if node < len(nodes) else 0
+        raise _wrong(word, f"node {node} of `{plan.cluster.text}` has {most} GPUs, from gpu0 on")
+    return Injection(
+        kind="device",
+        device=f"{nodes[node][0]}/{device}",
+        factor=float(found["factor"]),
+        at_s=float(found["at"]),
+        ramp_s=float(found["ramp"] or 0.0),
+    )
+
+
 def _wrong(word: str, why: str) -> RunError:
     return RunError(
         "inject",
         why,
         where=f"--inject {word}",
-        hint="for example: simulate*1.8@20s, train*1.5@30s+60s, straggle:simulate*20%0.5, "
-        "crash:generate/1@15s",
+        hint="for example: simulate*1.8@20s, train*1.5@30s+60s, gpu3*2@20s, cores-25%@20s, "
+        "straggle:simulate*20%0.5, crash:generate/1@15s",
     )

@@ -3,8 +3,9 @@
 A wait that nobody else has a say in is one sleep; what the sleep overran is taken off the next one,
 so that timers' lateness does not add up. Work on a shared resource goes on at the worker's part of
 it (processor sharing): workers say in the slab that they are at work and how much they wish, and
-each looks again at short intervals. When the run stops, so does a wait. Invariant: a worker that is
-not at work wishes nothing.
+each looks again at short intervals. When the run stops, so does a wait. What a stage's clock shows
+is its work, as a core or a device would count it: what it was told to take, not how long it waited
+for its part. Invariant: a worker that is not at work wishes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ebrl.planner.layout import CLOCK_WISH, PRODUCED_AT
+from ebrl.planner.layout import (
+    CLOCK_BUSY,
+    CLOCK_CORES,
+    CLOCK_FIRINGS,
+    CLOCK_ITEMS,
+    CLOCK_WISH,
+    PRODUCED_AT,
+    WORK_COUNT,
+    WORK_NS,
+    WORK_RING,
+)
 from ebrl.runtime.emulation.cue import Cue, Injection, Load
 from ebrl.runtime.slab import Slab
 
@@ -34,13 +45,32 @@ class Pace:
     def __init__(
         self, cue: Cue, slab: Slab, *, stopping: Callable[[], bool], beat: Callable[[], None]
     ) -> None:
-        self._cue = cue
+        self._slab = slab
         self._began = slab["produced"][:, PRODUCED_AT]
         self._stopping, self._beat = stopping, beat
         self._debt = 0.0
+        self._work_s = 0.0  # in the plan's seconds, since it was last asked for
+        self.adopt(cue)
+
+    def adopt(self, cue: Cue) -> None:
+        """Play by another cue from now on: the plan has changed."""
+        self._cue = cue
         self._late: list[Injection] = list(cue.injections)
+        self._fewer = [each for each in cue.injections if each.kind == "cores"]
         self._born = self.now()
-        self._jobs = [_Job(cue, load, slab["clock"][:, CLOCK_WISH]) for load in cue.loads]
+        clock = self._slab["clock"]
+        self._busy_cores = clock[:, CLOCK_CORES]
+        self._jobs = [_Job(cue, load, clock[:, CLOCK_WISH]) for load in cue.loads]
+        self._leave()
+
+    def birth(self) -> None:
+        """Take the time that a real process would need until it can work."""
+        self._alone(self._cue.birth_s / self._cue.speed)
+
+    def spent_ns(self) -> int:
+        """Real nanoseconds of work since this was last asked."""
+        spent, self._work_s = self._work_s, 0.0
+        return round(spent / self._cue.speed * 1e9)
 
     def now(self) -> float:
         """Emulated seconds since the first environment step; 0 before it."""
@@ -56,10 +86,13 @@ class Pace:
         most = len(medians) - 1
         median = medians[min(size, most)] * max(1.0, size / most)
         seconds = median * job.factor() * self._trouble(job)
+        self._work_s += seconds
+        seconds *= self._enter() / self._cue.speed
         if job.load.share is None:
-            self._alone(seconds / self._cue.speed)
+            self._alone(seconds)
         else:
-            self._together({job: seconds / self._cue.speed}, 0.0)
+            self._together({job: seconds}, 0.0)
+        self._leave()
 
     def update(self) -> None:
         """Take the time of one update. Ranks with devices of their own wait for each other at each
@@ -67,20 +100,57 @@ class Pace:
         meetings = self._cue.meetings
         alone = [job for job in self._jobs if job.load.share is None]
         late = {job: self._trouble(job) for job in self._jobs}
-        seconds = sum(
-            max((job.part(meetings) * late[job] for job in alone), default=0.0)
-            for _ in range(meetings)
-        )
+        parts = {job: [job.part(meetings) * late[job] for _ in range(meetings)] for job in late}
+        seconds = sum(max((parts[job][n] for job in alone), default=0.0) for n in range(meetings))
         sharing = {
-            job: sum(job.part(meetings) for _ in range(meetings)) * late[job] / self._cue.speed
+            job: sum(parts[job]) / self._cue.speed
             for job in self._jobs
             if job.load.share is not None
         }
+        self._work_s += sum(parts[self._jobs[0]])
+        self._enter()
         if sharing:
             self._together(sharing, seconds / self._cue.speed)
         else:
             self._alone(seconds / self._cue.speed)
         self._alone(self._cue.overhead_s / self._cue.speed)
+        self._leave()
+        for job in self._jobs[1:]:
+            self._note(job, sum(parts[job]) / self._cue.speed)
+
+    def _note(self, job: _Job, seconds: float) -> None:
+        """On the clock of a rank that this process plays beside its own."""
+        if not job.load.calls:
+            return
+        row, spent = job.load.row, round(seconds * 1e9)
+        clock, work = self._slab["clock"][row], self._slab["work"][row]
+        self._slab["work/ring"][row][work[WORK_COUNT] % WORK_RING] = spent, 1
+        clock[CLOCK_BUSY] += spent
+        clock[CLOCK_FIRINGS] += 1
+        clock[CLOCK_ITEMS] += 1
+        work[WORK_NS] += spent
+        work[WORK_COUNT] += 1
+
+    # -- cores that are gone -----------------------------------------------------------------------
+
+    def _enter(self) -> float:
+        """At work on cores: how much longer that takes now for want of them. Only what runs on
+        cores alone is held up."""
+        if not self._fewer:
+            return 1.0
+        for job in self._jobs:
+            self._busy_cores[job.load.row] = round(job.load.cores / UNIT)
+        if self._jobs[0].load.device is not None:
+            return 1.0
+        now = self.now()
+        gone = sum(each.chance for each in self._fewer if now >= each.at_s)
+        left = self._cue.cores * max(1e-3, 1.0 - gone)
+        return max(1.0, float(self._busy_cores.sum()) * UNIT / left) if gone else 1.0
+
+    def _leave(self) -> None:
+        if self._fewer:
+            for job in self._jobs:
+                self._busy_cores[job.load.row] = 0
 
     # -- what goes wrong -------------------------------------------------------------------------
 
@@ -90,12 +160,13 @@ class Pace:
             return 1.0
         now, factor = self.now(), 1.0
         for each in tuple(self._late):
-            if each.index not in (None, job.load.index):
+            if each.index not in (None, job.load.index) or each.kind == "cores":
                 continue
-            if each.kind == "drift":
-                if now >= each.at_s:
-                    grown = (now - each.at_s) / each.ramp_s if each.ramp_s > 0 else 1.0
-                    factor *= 1.0 + (each.factor - 1.0) * min(1.0, grown)
+            if each.kind == "device":
+                if each.device == job.load.device:
+                    factor *= 1.0 + (each.factor - 1.0) * each.grown(now)
+            elif each.kind == "drift":
+                factor *= 1.0 + (each.factor - 1.0) * each.grown(now)
             elif each.kind == "straggle":
                 if now >= each.at_s and job.chance() < each.chance:
                     factor *= each.factor

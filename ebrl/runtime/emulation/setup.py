@@ -3,7 +3,8 @@ each worker.
 
 Invariant: stages, replicas, batches, environments, segments and staleness stay the plan's. Changed
 are the bytes of a payload where they are shrunk, the number of learner processes (one plays all
-ranks, which meet as the plan has it), and which cores the processes may run on (any).
+ranks, which meet as the plan has it), and which cores the processes may run on (any). Another plan
+for the same run is played in the same way, within the rows that the first one left room for.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ import msgspec
 from ebrl.errors import RunError
 from ebrl.planner.foresight.conditions import Conditions
 from ebrl.planner.foresight.script import Part, Script, script
-from ebrl.planner.plan import Plan, Replica, StagePlan
+from ebrl.planner.plan import Plan, StagePlan
 from ebrl.runtime.emulation.cue import Cue, Injection, Load, Sharing
-from ebrl.runtime.emulation.inject import injections
+from ebrl.runtime.room import Room
+
+# Declared: what a new process takes until it works. On cores an interpreter is forked and a scene
+# is built; on a device there are a context to make, kernels to load and weights to copy.
+BIRTH_S = {"cores": 0.5, "device": 2.0}
 
 
 class Emulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,31 +80,39 @@ def _placed(stage: StagePlan) -> StagePlan:
     return msgspec.structs.replace(stage, replicas=anywhere)
 
 
-def rows(made: Plan, workers: Sequence[str]) -> dict[tuple[str, int], int]:
-    """(kind, replica) → row in the slab: the workers', then one for each further rank."""
-    found = {}
-    for row, name in enumerate(workers):
-        kind, index = name.split()
-        found[kind, int(index)] = row
-    for replica in _further(made):
-        found["train", replica.index] = len(found)
-    return found
+def room(made: Plan) -> Room:
+    """What a plan may be followed by: twice as many simulators and more, the others by devices."""
+    devices = sum(node.count * node.devices for node in made.cluster.nodes)
+    count = {
+        kind: len(made.of_kind(kind)[0].replicas) for kind in ("simulate", "generate", "train")
+    }
+    return Room(
+        train=max(count["train"], devices),
+        generate=max(count["generate"] + 2, devices),
+        simulate=max(
+            count["simulate"] + 2, min(2 * count["simulate"] + 4, made.environments.count)
+        ),
+    )
 
 
-def further_ranks(made: Plan) -> int:
-    """Ranks of the learner beyond the process that plays them all."""
-    return len(_further(made))
+def cues(
+    made: Plan,
+    emulation: Emulation,
+    *,
+    seed: int,
+    room: Room,
+    asked: Sequence[Injection] = (),
+    first: Plan | None = None,
+) -> dict[str, Cue]:
+    """By worker ("simulate 0"), from the plan as it was made.
 
-
-def _further(made: Plan) -> list[Replica]:
-    return [replica for stage in made.of_kind("train") for replica in stage.replicas[1:]]
-
-
-def cues(made: Plan, emulation: Emulation, *, seed: int, workers: Sequence[str]) -> dict[str, Cue]:
-    """By worker ("simulate 0"), from the plan as it was made; `workers` in the order of rows."""
-    played = script(made, Conditions(seed=seed))
-    asked = injections(made, emulation.inject)
-    places = rows(made, workers)
+    `asked`: what is to go wrong. `first`: the plan that the run began with, whose profile and
+    cluster are the truth that is played, whatever the run believes by now.
+    """
+    first = first or made
+    told = msgspec.structs.replace(made, profile=first.profile)
+    played = script(told, Conditions(seed=seed))
+    places = {(part.kind, part.index): room.row(part.kind, part.index) for part in played.parts}
     members: dict[int, list[int]] = defaultdict(list)
     for part in played.parts:
         if part.resource is not None:
@@ -110,24 +123,28 @@ def cues(made: Plan, emulation: Emulation, *, seed: int, workers: Sequence[str])
     size = weights_bytes(made, emulation) // 4
     return {
         name: Cue(
-            loads=tuple(_load(played, part, places, members) for part in parts),
-            injections=_for(parts, asked),
+            loads=(loads := tuple(_load(made, played, p, places, members) for p in parts)),
+            injections=_for(loads, parts, asked),
             meetings=played.meetings,
             overhead_s=played.reduce_s + played.publish_s,
             seed=seed,
             speed=emulation.speed,
             weights=size,
+            cores=sum(node.cores * node.count for node in first.cluster.nodes),
+            birth_s=BIRTH_S["cores" if loads[0].device is None else "device"],
         )
         for name, parts in mine.items()
     }
 
 
 def _load(
+    made: Plan,
     played: Script,
     part: Part,
     places: Mapping[tuple[str, int], int],
     members: Mapping[int, Sequence[int]],
 ) -> Load:
+    replica = made.stage(part.stage).replicas[part.index]
     share = None
     if part.resource is not None and len(members[part.resource]) > 1:
         resource = played.resources[part.resource]
@@ -146,13 +163,25 @@ def _load(
         together=part.together,
         share=share,
         wish=part.wish,
+        device=None if replica.device is None else f"{replica.node}/{replica.device}",
+        cores=replica.rated_cores,
     )
 
 
-def _for(parts: Sequence[Part], asked: Sequence[Injection]) -> tuple[Injection, ...]:
+def _for(
+    loads: Sequence[Load], parts: Sequence[Part], asked: Sequence[Injection]
+) -> tuple[Injection, ...]:
     """What concerns one of these replicas."""
     return tuple(
         each
         for each in asked
-        if any(each.stage == p.stage and each.index in (None, p.index) for p in parts)
+        if each.kind == "cores"
+        or (each.device is not None and any(each.device == load.device for load in loads))
+        or any(each.stage == p.stage and each.index in (None, p.index) for p in parts)
     )
+
+
+def cores_gone(made: Plan, asked: Sequence[Injection], now: float) -> float:
+    """Cores of the emulated machine that its own run has lost by now."""
+    part = sum(each.chance for each in asked if each.kind == "cores" and now >= each.at_s)
+    return min(1.0, part) * sum(node.cores * node.count for node in made.cluster.nodes)

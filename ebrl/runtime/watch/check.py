@@ -15,9 +15,11 @@ import msgspec
 from ebrl.errors import RunError
 from ebrl.planner.plan import Plan, read
 from ebrl.runtime.rundir import PLAN
+from ebrl.runtime.watch.around import on_cores
 from ebrl.runtime.watch.decide import Decision
 from ebrl.runtime.watch.drift import Detector, Finding
 from ebrl.runtime.watch.expect import Expectation
+from ebrl.runtime.watch.learn import updated
 from ebrl.runtime.watch.watcher import DECISIONS, PLANS, RECENT, WINDOW_S, WINDOWS
 from ebrl.runtime.watch.window import Window, merged
 
@@ -67,11 +69,17 @@ def check(folder: Path) -> Check:
             where=str(folder / WINDOWS),
             hint="try again later",
         )
-    detector = Detector(plan, plan.profile, window_s=WINDOW_S)
+    points = plan.profile
+    detector = Detector(plan, points, window_s=WINDOW_S)
+    if decisions:
+        gone = decisions[-1].foreign  # which is in the plan's times, and not in those of clocks
+        slower = on_cores(read(folder / PLAN).cluster, gone)
+        points = updated(plan, points, {}, {}, on_cores=1 / slower)
+        detector.rebase(plan, points, gone, decisions[-1].slow)
     for window in windows:
         detector.add(window)
     finding = detector.finding()
-    expected = Expectation(plan, plan.profile)
+    expected = Expectation(plan, points)
     lately = windows[-RECENT:]
     seconds = sum(window.seconds for window in lately)
     rows = []

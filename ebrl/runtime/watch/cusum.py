@@ -29,6 +29,7 @@ LEAST_SIGMA = 0.01  # relative: nothing is steadier than this for long
 MOST_MEMORY = 0.8  # of the autocorrelation that is corrected for
 FEWEST = 10  # samples before anything is tested
 REMEMBERED = 400  # samples that mean and noise are taken over, at most
+CONFIRM = 1  # samples after an alarm, until its size is told
 GUARD = 1.5  # standard errors of the mean that a change has to exceed
 
 
@@ -64,6 +65,12 @@ class Cusum:
         self._stale = True
         self._mean, self._sigma = 0.0, 1.0
         self.alarm = False
+        self._alarmed = 0  # samples since then
+
+    @property
+    def settled(self) -> bool:
+        """There is an alarm, and enough was seen since to say how far the mean has moved."""
+        return self.alarm and self._alarmed >= CONFIRM
 
     @property
     def tested(self) -> int:
@@ -82,6 +89,7 @@ class Cusum:
 
     def add(self, value: float) -> bool:
         """One sample; says whether there is an alarm, now or since the last `reset`."""
+        self._alarmed += self.alarm
         if len(self._quiet) < FEWEST:
             self._quiet.append(value)
             self._stale = True
@@ -112,9 +120,10 @@ class Cusum:
     @property
     def change(self) -> float:
         """How far the mean has moved since the excursion began (Page's estimate of when that was);
-        0 without one."""
+        0 without one. Of the later half of it: a sample may lie across the change, and what grows
+        has grown since."""
         run = self._up if self._sums[0] >= self._sums[1] else self._down
-        return float(np.median(run)) - self.mean if run else 0.0
+        return float(np.median(run[len(run) // 2 :])) - self.mean if run else 0.0
 
     @property
     def level(self) -> float:
@@ -130,6 +139,7 @@ class Cusum:
         self._down.clear()
         self._sums = [0.0, 0.0]
         self.alarm = False
+        self._alarmed = 0
 
 
 def noise(values: Sequence[float]) -> float:

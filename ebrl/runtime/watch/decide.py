@@ -51,11 +51,18 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     factors: dict[str, float]
     common: float
     foreign: float
+    slow: dict[str, float] = {}
     considered: tuple[Considered, ...]
     chosen: str | None
     why: str
     applied: bool = False
     plan: str = ""  # file in the run directory
+
+    @property
+    def benign(self) -> bool:
+        """Nothing became slower and nothing is changed: good to know, and no reason to worry."""
+        worse = [f for f in (*self.factors.values(), self.common, *self.slow.values()) if f > 1.0]
+        return self.chosen is None and not worse and self.foreign < 1e-9
 
     def line(self) -> str:
         """In one line."""
@@ -135,6 +142,7 @@ def decide(
         factors=finding.factors,
         common=finding.common,
         foreign=finding.foreign,
+        slow=finding.slow,
         considered=tuple(considered),
         chosen=chosen,
         why=why,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ebrl.planner.plan import Plan
-from ebrl.planner.profile import Point, of
+from ebrl.planner.profile import CPU, Point, of
 from ebrl.runtime.watch.expect import points_of
 from ebrl.runtime.watch.window import StageWindow
 
@@ -28,12 +28,15 @@ def updated(
     seen: Mapping[str, StageWindow],
     *,
     slowdown: float = 1.0,
+    on_cores: float = 1.0,
 ) -> tuple[Point, ...]:
-    """`factors` of stages over these points, times `slowdown` for all; `seen`: of the same time."""
+    """`factors` of stages over these points, times `slowdown` for all, times `on_cores` for what
+    runs on cores alone; `seen`: of the same time."""
     found = []
     for point in points:
         stage = _stage_of(plan, point)
         factor = slowdown * (factors.get(stage, 1.0) if stage else 1.0)
+        factor *= on_cores if point.device == CPU else 1.0
         if stage is None or abs(factor - 1.0) < 1e-9:
             found.append(point)
             continue

@@ -2,8 +2,9 @@
 
 The same planner, on the profile as it is believed now. Candidates differ in what they would cost to
 take: *stay* is what the plan in force is worth by the new times, *tune* changes only what changes
-in place, *anew* changes anything. Invariant: the run waits for nothing; it asks whether there is an
-answer.
+in place, *anew* changes anything. On devices, where replicas of a stage differ and no set of pins
+says which plan is in force, that plan itself is simulated by the new times, and so is the new one;
+there is no *tune*. Invariant: the run waits for nothing; it asks whether there is an answer.
 """
 
 from __future__ import annotations
@@ -11,28 +12,42 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ebrl.errors import PlanError
 from ebrl.planner.compile import compile
+from ebrl.planner.foresight.conditions import Conditions
+from ebrl.planner.foresight.simulate import simulate
+from ebrl.planner.hardware import Cluster
 from ebrl.planner.model.request import CompileOptions
 from ebrl.planner.plan import Pin, Plan, Program
-from ebrl.planner.profile import Point
+from ebrl.planner.profile import CPU, Point, digest
+from ebrl.runtime.watch import around
 
 NICE = 2  # a planner that never gets a core would come too late
 STAY, TUNE, ANEW = "stay", "tune", "anew"
+RESOLUTION = 0.02  # of the plan's throughput: a late plan costs more than what this leaves
+TIME_LIMIT_S = 3.0
+SIMULATED_S = 120.0
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """`environments`: as many as the run's memory was laid out for; `pins`: the user's own;
-    `respawn`: whether workers may be spawned and retired."""
+    """`environments`: as many as the run's memory was laid out for; `respawn`: whether workers may
+    be spawned and retired; `cluster`: what is there now, None: what the plan was made for;
+    `slow`: devices ("node/3") on which everything takes so much longer; `uneven`: whether ranks of
+    a learner can take unequal shares of an update."""
 
     plan: Plan
     points: tuple[Point, ...]
     environments: int
     respawn: bool = True
+    cluster: Cluster | None = None
+    slow: dict[str, float] = {}
+    uneven: bool = False
+    resolution: float = RESOLUTION
+    time_limit_s: float = TIME_LIMIT_S
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +56,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     plan: Plan | None
     why: str = ""
+    foreseen: float | None = None  # env steps/s of a simulation; None: the closed form's
 
     @property
     def throughput(self) -> float:
+        if self.foreseen is not None:
+            return self.foreseen
         return 0.0 if self.plan is None else self.plan.prediction.throughput_env_steps_per_s
 
 
@@ -55,12 +73,64 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer(question: Question) -> Answer:
     """Plan as asked."""
+    if any(each.device is not None for stage in question.plan.stages for each in stage.replicas):
+        return Answer(candidates=(_as_it_is(question), *_on_devices(question)))
     return Answer(
         candidates=tuple(
             _candidate(name, question)
             for name in (STAY, TUNE, *((ANEW,) if question.respawn else ()))
         )
     )
+
+
+def _as_it_is(question: Question) -> Candidate:
+    """The plan in force, by the new times. Where cores are gone that it would keep busy, what runs
+    on cores alone takes so much longer."""
+    plan, points = question.plan, question.points
+    cluster = question.cluster or plan.cluster
+    wanted = sum(stage.cores for stage in plan.stages)
+    crowded = wanted / sum(node.cores * node.count for node in cluster.nodes)
+    if crowded > 1:
+        points = tuple(_longer(each, crowded) if each.device == CPU else each for each in points)
+    kept = msgspec.structs.replace(plan, profile=points, profile_sha256=digest(points))
+    return Candidate(name=STAY, plan=kept, foreseen=_foreseen(kept, question.slow))
+
+
+def _longer(point: Point, factor: float) -> Point:
+    return msgspec.structs.replace(
+        point, median_s=point.median_s * factor, p95_s=point.p95_s * factor
+    )
+
+
+def _on_devices(question: Question) -> tuple[Candidate, ...]:
+    """The best plan for what is there now."""
+    if not question.respawn:
+        return ()
+    cluster = question.cluster or question.plan.cluster
+    plain = _candidate(ANEW, question)
+    found = [plain]
+    if question.slow and plain.plan is not None:
+        told = around.rebalanced(plain.plan, question.slow, uneven=question.uneven)
+        found.append(msgspec.structs.replace(plain, plan=told))
+    if question.slow and (left := around.without(cluster, question.slow)) is not None:
+        less = _candidate(ANEW, msgspec.structs.replace(question, cluster=left))
+        if less.plan is not None:
+            placed = around.renumbered(less.plan, cluster, question.slow)
+            found.append(msgspec.structs.replace(less, plan=placed))
+    foreseen = [
+        msgspec.structs.replace(each, foreseen=_foreseen(each.plan, question.slow))
+        for each in found
+        if each.plan is not None
+    ]
+    return (max(foreseen, key=lambda each: each.throughput, default=plain),)
+
+
+def _foreseen(plan: Plan, slow: Mapping[str, float]) -> float | None:
+    try:
+        outcome, _ = simulate(plan, Conditions(slow=dict(slow), seconds=SIMULATED_S))
+    except PlanError:  # the profile does not cover it: believe the closed form
+        return None
+    return outcome.throughput_env_steps_per_s
 
 
 def _candidate(name: str, question: Question) -> Candidate:
@@ -71,13 +141,14 @@ def _candidate(name: str, question: Question) -> Candidate:
         max_staleness=plan.asked_staleness,
         objective=plan.objective,
         at_least=plan.at_least,
-        time_limit_s=10.0,
+        time_limit_s=question.time_limit_s,
+        resolution=question.resolution,
         alternatives=False,
     )
     try:
         made = compile(
             _within(plan.program, question.environments),
-            plan.cluster,
+            question.cluster or plan.cluster,
             question.points,
             options=options,
         )

@@ -15,23 +15,22 @@ from __future__ import annotations
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from ebrl.planner.plan import Plan, encode
 from ebrl.planner.profile import Point
-from ebrl.runtime.events import Events
-from ebrl.runtime.options import Options
 from ebrl.runtime.posts import Phase
-from ebrl.runtime.progress import Progress
 from ebrl.runtime.watch import apply
+from ebrl.runtime.watch.around import fewer_cores, on_cores
 from ebrl.runtime.watch.decide import Decision, Patience, Policy, decide
 from ebrl.runtime.watch.drift import Detector, Finding
+from ebrl.runtime.watch.host import Host, left_s, rows_of, seats_of
 from ebrl.runtime.watch.learn import updated
-from ebrl.runtime.watch.planning import Answer, Planning, Question
-from ebrl.runtime.watch.switch import IN_PLACE_S, ROLES, Switch, between
-from ebrl.runtime.watch.window import Rows, StageWindow, Viewer, Window, merged
+from ebrl.runtime.watch.planning import STAY, Answer, Planning, Question
+from ebrl.runtime.watch.switch import IN_PLACE_S, Switch, between
+from ebrl.runtime.watch.window import StageWindow, Viewer, Window, merged
 
 WINDOW_S = 1.0
 SETTLE_S = 3.0  # after the first update, or a switch: not looked at
@@ -39,15 +38,6 @@ RECENT = 8  # windows that a profile is brought up to date by
 PROVE_S = 20.0  # after a switch, until it is judged
 WORSE = 0.95  # of what was trained before: the switch is taken back
 WINDOWS, DECISIONS, PLANS = "stages.jsonl", "decisions.jsonl", "plans"
-
-
-class Host(apply.Host, Protocol):
-    """What watching asks of a run."""
-
-    plan: Plan
-    progress: Progress
-    events: Events
-    options: Options
 
 
 class Watcher:
@@ -62,19 +52,23 @@ class Watcher:
         cores: frozenset[int],
         speed: float = 1.0,
     ) -> None:
-        """`speed`: seconds of the plan in one real one. At η = 0 a run is reproducible bit for bit,
-        so nothing about it is changed."""
-        if host.plan.max_staleness == 0:
+        """`speed`: seconds of the plan in one real one; all times in here are the plan's. At η = 0
+        a run is reproducible bit for bit, so nothing about it is changed."""
+        if host.made.max_staleness == 0:
             policy = msgspec.structs.replace(policy, enabled=False)
         self._host, self._folder, self._policy, self._speed = host, folder, policy, speed
-        self.plan = host.plan
-        self.points: tuple[Point, ...] = host.plan.profile
+        self.plan = host.made
+        self.points: tuple[Point, ...] = host.made.profile
         self.switches = 0
         self._applier = apply.Applier(host, cores)
-        self._viewer = Viewer(host.slab, cores)
+        played = not host.playing.real
+        self._viewer = Viewer(
+            host.slab, cores, taken=(lambda: host.playing.taken(self._at())) if played else None
+        )
         self._detector = Detector(self.plan, self.points, window_s=WINDOW_S)
         self._patience = Patience(policy.cooldown_s)
-        self._seats = _seats(self.plan)
+        self._believed = self._detector.finding()
+        self._seats = seats_of(self.plan)
         self._capacity = self.plan.environments.count
         self._recent: deque[Window] = deque(maxlen=RECENT)
         self._planning: tuple[Planning, Finding, tuple[Point, ...]] | None = None
@@ -90,11 +84,13 @@ class Watcher:
 
     def tick(self) -> None:
         """Look; once a second, think."""
-        now = time.monotonic()
+        now = self._now()
         self._note_births(now)
         if self._applier.busy:
             self._applier.tick()
             self._settle(now)
+            if not self._applier.busy:
+                self._host.events.add("switched", at_s=round(self._at(), 2))
             return
         if self._host.progress.first_step_at is None:
             return
@@ -106,7 +102,9 @@ class Watcher:
         if now - self._window_at < WINDOW_S:
             return
         self._window_at = now
-        window = self._viewer.take(self._rows(), self._pids(), self._at(), speed=self._speed)
+        window = self._viewer.take(
+            rows_of(self._host, self.plan), self._pids(), self._at(), speed=self._speed
+        )
         settling = now < self._quiet_until or self._host.supervisor.unsettled
         self._write(self._windows, msgspec.structs.replace(window, settling=settling))
         if settling:
@@ -129,15 +127,20 @@ class Watcher:
     # -- deciding ----------------------------------------------------------------------------------
 
     def _ask(self, finding: Finding) -> None:
-        """Bring the profile up to date and ask the planner."""
-        total = sum(node.cores * node.count for node in self.plan.cluster.nodes)
-        slower = finding.common * total / max(0.25, total - finding.foreign)
-        points = updated(self.plan, self.points, finding.factors, self._lately(), slowdown=slower)
+        """Bring the profile up to date and ask the planner. Cores that others took are gone from
+        the machine; where there are few of them, all that runs on cores is slower instead. That is
+        asked and not believed: the clocks of stages count what they work, not what they wait."""
+        made = self._host.made.cluster
+        slowdown, lately = finding.common, self._lately()
+        points = updated(self.plan, self.points, finding.factors, lately, slowdown=slowdown)
+        slower = on_cores(made, finding.foreign)
         question = Question(
             plan=self.plan,
-            points=points,
+            points=updated(self.plan, points, {}, {}, on_cores=slower),
             environments=self._capacity,
-            respawn=True,
+            cluster=fewer_cores(made, finding.foreign),
+            slow=finding.slow,
+            uneven=not self._host.playing.real,
         )
         self._planning = (Planning(question), finding, points)
 
@@ -159,7 +162,7 @@ class Watcher:
         self, now: float, finding: Finding, points: tuple[Point, ...], answer: Answer
     ) -> None:
         plans = {each.name: each.plan for each in answer.candidates if each.plan is not None}
-        switches = {name: between(self.plan, plan, self._seats) for name, plan in plans.items()}
+        switches = {name: self._way_to(plan) for name, plan in plans.items()}
         costs = {
             name: (self._cost_s(switch), switch.words())
             for name, switch in switches.items()
@@ -171,7 +174,7 @@ class Watcher:
             costs,
             self._policy,
             at_s=self._at(),
-            left_s=_left_s(self._host),
+            left_s=left_s(self._host, self._speed),
         )
         acts = decision.chosen is not None and not self._policy.dry_run
         if decision.chosen is not None:
@@ -182,46 +185,64 @@ class Watcher:
         if acts:
             assert decision.chosen is not None
             before = self.plan
+            # What is remembered may be from before the change: the plan is to beat what it replaced
+            # under the new times.
+            stay = next((each.throughput for each in answer.candidates if each.name == STAY), 0.0)
+            rate = min(self._rate(), stay) if stay else self._rate()
             self._take(plans[decision.chosen], switches[decision.chosen])
-            self._proving = (now, self._rate(), before)
+            self._proving = (now, rate, before)
         elif "stay" in plans:
             self.plan = msgspec.structs.replace(
                 self.plan,
-                profile=points,
+                profile=plans["stay"].profile,
                 profile_sha256=plans["stay"].profile_sha256,
                 prediction=plans["stay"].prediction,
             )
             self._keep(self.plan)
-        self._believe(points, finding.foreign)
+        self._believe(points, finding)
 
-    def _believe(self, points: tuple[Point, ...], foreign: float) -> None:
-        self.points = points
+    def _believe(self, points: tuple[Point, ...], finding: Finding) -> None:
+        self.points, self._believed = points, finding
         self._recent.clear()
-        self._detector.rebase(self.plan, points, foreign)
+        self._detector.rebase(self.plan, points, finding.foreign, finding.slow)
+
+    def _way_to(self, plan: Plan) -> Switch:
+        return between(
+            self.plan,
+            plan,
+            self._seats,
+            room=self._host.room.most(),
+            plays=self._host.playing.plays,
+        )
 
     def _take(self, plan: Plan, switch: Switch) -> None:
         self._applier.apply(switch, plan)
         self.plan = plan
         self.switches += 1
-        if switch.respawn:
-            self._seats = _seats(plan)
-        self._settle(time.monotonic())
+        if "simulate" in switch.roles:
+            self._seats = seats_of(plan)
+        self._settle(self._now())
 
     def _prove(self, now: float) -> None:
-        """Was the switch any good? Less than before is taken back."""
+        """Was the switch any good? Less than before is taken back, unless something has changed
+        again meanwhile, which is another question."""
         assert self._proving is not None
         _, before, plan = self._proving
         self._proving = None
         rate = self._rate()
         if before <= 0 or rate >= WORSE * before or not self._recent:
             return
-        switch = between(self.plan, plan, self._seats)
+        if self._detector.finding().kind != "none":
+            return
+        believed = self._believed
+        switch = self._way_to(plan)
         decision = Decision(
             at_s=self._at(),
             drifted=f"{rate:,.1f} steps/s after the switch, {before:,.1f} before it",
             factors={},
             common=1.0,
-            foreign=0.0,
+            foreign=believed.foreign,
+            slow=believed.slow,
             considered=(),
             chosen="back",
             why=f"takes the switch back: {switch.words()}",
@@ -231,6 +252,7 @@ class Watcher:
         self._patience.decided(now, switched=True)
         if not switch.impossible:
             self._take(plan, switch)
+            self._believe(self.points, believed)
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -240,10 +262,14 @@ class Watcher:
         if not switch.respawn:
             return IN_PLACE_S
         if self._applier.respawn_s is not None:
-            return self._applier.respawn_s
+            return self._applier.respawn_s * self._speed
         rate = max(self._rate(), 1e-9)
-        drain = self._capacity * self.plan.buffers.horizon / rate / 2
-        return drain + sum(self._ready_s.get(role, 1.0) for role in ("simulate", "generate"))
+        environment = self.plan.program.environment
+        chunk = 1 if environment is None else environment.action.chunk
+        drain = self._capacity * self.plan.buffers.horizon * chunk / rate / 2
+        if "simulate" not in switch.roles:
+            drain = 0.0
+        return drain + max(self._ready_s.get(role, 1.0) for role in switch.roles)
 
     def _rate(self) -> float:
         seconds = sum(window.seconds for window in self._recent)
@@ -251,15 +277,6 @@ class Watcher:
 
     def _lately(self) -> dict[str, StageWindow]:
         return dict(merged(list(self._recent)))
-
-    def _rows(self) -> list[Rows]:
-        found = []
-        for role in ROLES:
-            mine = [post for post in self._host.supervisor.posts if post.boot.role == role]
-            if mine:
-                rows = tuple(post.boot.worker for post in mine)
-                found.append(Rows(stage=mine[0].boot.stage, kind=role, rows=rows))
-        return found
 
     def _pids(self) -> list[int]:
         children = [post.child for post in self._host.supervisor.posts]
@@ -273,14 +290,18 @@ class Watcher:
                 continue
             if post.phase is Phase.RUNNING:
                 self._seen.add(child.pid)
-                self._ready_s[post.boot.role] = now - child.began
+                self._ready_s[post.boot.role] = now - child.began * self._speed
 
     def _settle(self, now: float) -> None:
         self._quiet_until = now + SETTLE_S
         self._recent.clear()
 
+    def _now(self) -> float:
+        return time.monotonic() * self._speed
+
     def _at(self) -> float:
-        return time.monotonic() - (self._host.progress.first_step_at or time.monotonic())
+        first = self._host.progress.first_step_at
+        return 0.0 if first is None else self._now() - first * self._speed
 
     # -- what is written ---------------------------------------------------------------------------
 
@@ -297,7 +318,8 @@ class Watcher:
 
     def _note(self, decision: Decision) -> None:
         self._write(self._decisions, decision)
-        self._host.events.add("decision", decision.line())
+        word = "info" if decision.benign else "warning"
+        self._host.events.add("decision", decision.line(), word=word)
 
     def _write(self, file: Any, what: msgspec.Struct) -> None:
         try:
@@ -306,22 +328,3 @@ class Watcher:
             if self._policy.enabled:
                 self._host.events.add("warning", f"watching is not written down: {error}")
             self._policy = msgspec.structs.replace(self._policy, enabled=False)
-
-
-def _left_s(host: Host) -> float:
-    """Seconds that the run will still take, by its own rate."""
-    left, rate, options = float("inf"), host.progress.rate(60.0), host.options
-    if options.steps is not None and rate:
-        left = (options.steps - host.progress.trained) / rate
-    if options.seconds is not None and host.progress.first_step_at is not None:
-        left = min(left, options.seconds - (time.monotonic() - host.progress.first_step_at))
-    return max(0.0, left)
-
-
-def _seats(plan: Plan) -> dict[str, int]:
-    """Environments in the hands of each simulate worker."""
-    found = {}
-    for index, replica in enumerate(plan.of_kind("simulate")[0].replicas):
-        first, last = replica.environments or (0, 0)
-        found[f"simulate {index}"] = last - first
-    return found

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,10 +29,18 @@ from ebrl.runtime.slab import Slab
 QUANTILES = (0.5, 0.95)
 
 
+class Part(NamedTuple):
+    """One replica's share of a window: as in `StageWindow`."""
+
+    work_s: float
+    batch: float
+
+
 class StageWindow(msgspec.Struct, frozen=True, kw_only=True):
     """One stage, all its replicas together. `work_s` is of an item: CPU seconds, or seconds of a
     device; `p50_s` and `p95_s` of a batch, over the last firings; `queue` is how many items waited
-    on average, so by Little's law each waited `queue / items_per_s`."""
+    on average, so by Little's law each waited `queue / items_per_s`. `parts`: by replica, those
+    that worked."""
 
     firings: int
     items: int
@@ -41,6 +50,7 @@ class StageWindow(msgspec.Struct, frozen=True, kw_only=True):
     p95_s: float
     busy: float  # part of the time, of each replica
     queue: float
+    parts: dict[str, Part] = {}
 
     def wait_s(self, seconds: float) -> float:
         return self.queue * seconds / self.items if self.items else 0.0
@@ -59,19 +69,32 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     settling: bool = False  # soon after the start or a switch: not what the run is like
 
 
+class Row(NamedTuple):
+    """One replica, by its row in the slab. `share`: items of an update that a rank takes, in
+    `calls` calls; 0: it counts its items itself."""
+
+    row: int
+    replica: int
+    share: int = 0
+    calls: int = 1
+
+
 class Rows(msgspec.Struct, frozen=True, kw_only=True):
-    """A stage's workers by their rows in the slab, and its kind."""
+    """A stage's replicas, and its kind."""
 
     stage: str
     kind: str
-    rows: tuple[int, ...]
+    rows: tuple[Row, ...]
 
 
 class Viewer:
     """Takes windows of a slab. `look` now and then (for queues), `take` at the end of a window."""
 
-    def __init__(self, slab: Slab, cores: Iterable[int]) -> None:
-        self._slab = slab
+    def __init__(
+        self, slab: Slab, cores: Iterable[int], *, taken: Callable[[], float] | None = None
+    ) -> None:
+        """`taken`: asked for the cores that others keep busy, where the run's machine is played."""
+        self._slab, self._taken = slab, taken
         self._cores = frozenset(cores)
         self._looks: list[tuple[int, int, int]] = []
         self._before: dict[int, tuple[int, int, int, int, int]] = {}
@@ -95,7 +118,7 @@ class Viewer:
     def take(
         self, stages: Sequence[Rows], pids: Iterable[int], at_s: float, *, speed: float = 1.0
     ) -> Window:
-        """The window since the last one; times of stages in the plan's seconds."""
+        """The window since the last one; all times in the plan's seconds."""
         now = time.monotonic()
         seconds, self._at = max(now - self._at, 1e-9), now
         queues = np.mean(self._looks, axis=0) if self._looks else np.zeros(3)
@@ -108,9 +131,11 @@ class Viewer:
         trained = int(self._slab["trained"][0])
         done, self._trained = trained - self._trained, trained
         ours, foreign = self._cores_used(pids, seconds)
+        if self._taken is not None:
+            ours, foreign = 0.0, self._taken()
         return Window(
             at_s=at_s,
-            seconds=seconds,
+            seconds=seconds * speed,
             stages={name: window for name, window in found.items() if window is not None},
             trained=done,
             ours=ours,
@@ -121,7 +146,8 @@ class Viewer:
         clock, work, ring = (self._slab[name] for name in ("clock", "work", "work/ring"))
         total = np.zeros(4)
         batches: list[float] = []
-        for row in stage.rows:
+        parts: dict[str, Part] = {}
+        for row, index, share, calls in stage.rows:
             now = (
                 int(clock[row, CLOCK_BUSY]),
                 int(clock[row, CLOCK_FIRINGS]),
@@ -131,7 +157,14 @@ class Viewer:
             )
             before = self._before.get(row, (0,) * 5)
             self._before[row] = now
-            total += np.subtract(now[:4], before[:4])
+            done = np.subtract(now[:4], before[:4])
+            if share:  # of every update, whatever it says itself
+                done[2] = done[1] * share
+            total += done
+            if done[1] > 0 and done[2] > 0:
+                size = share / calls if share else done[2] / done[1]
+                work_s = float(done[3] / 1e9 / done[2]) * speed
+                parts[str(index)] = Part(work_s, float(size))
             fresh = min(now[4] - before[4], WORK_RING - 1)
             places = np.arange(now[4] - fresh, now[4]) % WORK_RING
             batches += [float(ns) for ns in ring[row, places, 0]]
@@ -143,11 +176,14 @@ class Viewer:
             firings=int(firings),
             items=int(items),
             work_s=spent / 1e9 / items * speed,
-            batch=items / firings,
+            batch=float(np.mean([part.batch for part in parts.values()]))
+            if stage.rows[0].share
+            else items / firings,
             p50_s=p50,
             p95_s=p95,
             busy=busy / 1e9 / seconds / len(stage.rows),
             queue=queue,
+            parts=parts,
         )
 
     def _cores_used(self, pids: Iterable[int], seconds: float) -> tuple[float, float]:
@@ -202,7 +238,7 @@ def merged(windows: Sequence[Window]) -> Mapping[str, StageWindow]:
             firings=firings,
             items=items,
             work_s=mean("work_s"),
-            batch=items / firings,
+            batch=items / sum(each.items / each.batch for each in mine),
             p50_s=mean("p50_s"),
             p95_s=mean("p95_s"),
             busy=mean("busy"),

@@ -34,6 +34,21 @@ def test_a_word_is_understood(plan, word, meant):
 
 
 @pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("gpu3*2@20s", {"kind": "device", "device": "a100x8-0/3", "factor": 2.0, "at_s": 20.0}),
+        (
+            "n0/gpu7*1.5@2s+10s",
+            {"kind": "device", "device": "a100x8-0/7", "factor": 1.5, "at_s": 2.0, "ramp_s": 10.0},
+        ),
+        ("cores-25%@20s", {"kind": "cores", "chance": 0.25, "at_s": 20.0}),
+    ],
+)
+def test_a_word_for_hardware_is_understood(plan, word, meant):
+    assert injections(plan, [word]) == (Injection(**meant),)
+
+
+@pytest.mark.parametrize(
     ("word", "told"),
     [
         ("simulate", "needs a factor"),
@@ -46,6 +61,11 @@ def test_a_word_is_understood(plan, word, meant):
         ("straggle:simulate*3@2s", "a percentage belongs to straggle"),
         ("simulate*1.8%3@2s", "a percentage belongs to straggle"),
         ("", "not of the form"),
+        ("gpu8*2@3s", "has 8 GPUs"),
+        ("n1/gpu0*2@3s", "node 1"),
+        ("gpu0*0@3s", "a factor above 0"),
+        ("gpu0*2", "a time"),
+        ("cores-100%@3s", "between 0 and 100 %"),
     ],
 )
 def test_a_wrong_word_is_told_why(plan, word, told):

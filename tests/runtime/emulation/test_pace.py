@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ebrl.planner.layout import CLOCK_WISH, PRODUCED_AT
+from ebrl.planner.layout import (
+    CLOCK_CORES,
+    CLOCK_FIRINGS,
+    CLOCK_WISH,
+    PRODUCED_AT,
+    WORK_COUNT,
+    WORK_NS,
+)
 from ebrl.runtime.emulation.cue import Cue, Injection, Load, Sharing
 from ebrl.runtime.emulation.pace import Pace
 
@@ -18,6 +25,8 @@ def slab(workers: int) -> dict[str, np.ndarray]:
     return {
         "clock": np.zeros((workers, 8), np.int64),
         "produced": np.zeros((workers, 8), np.int64),
+        "work": np.zeros((workers, 8), np.int64),
+        "work/ring": np.zeros((workers, 64, 2), np.int64),
     }
 
 
@@ -114,3 +123,52 @@ def test_a_rank_that_shares_its_device_holds_up_the_others_by_as_much():
     pace(Cue(loads=loads), memory).update()
     assert time.monotonic() - begin == pytest.approx(0.2, rel=0.15)
     assert memory["clock"][1, CLOCK_WISH] == 0
+
+
+def test_a_slow_device_slows_what_runs_on_it_and_nothing_else():
+    slow = Injection(kind="device", device="node/3", factor=2.0, at_s=0.0)
+    for device, factor in (("node/3", 2.0), ("node/4", 1.0), (None, 1.0)):
+        load = Load(index=0, row=0, medians=(0.0, 0.01), sigma=0.0, place=(0, 0), device=device)
+        clock = pace(Cue(loads=(load,), injections=(slow,)), slab(1))
+        assert clock._trouble(clock._jobs[0]) == factor
+
+
+def test_cores_that_are_gone_hold_up_what_runs_on_them_by_as_much_as_they_are_short():
+    memory = slab(2)
+    gone = Injection(kind="cores", chance=0.25, at_s=0.0)
+    memory["clock"][1, CLOCK_CORES] = 10_000_000  # another keeps ten of sixteen cores busy
+    load = Load(index=0, row=0, medians=(0.0, 0.1), sigma=0.0, place=(0, 0), cores=8.0)
+    clock = pace(Cue(loads=(load,), injections=(gone,), cores=16.0), memory)
+    begin = time.monotonic()
+    clock.call(1)
+    assert time.monotonic() - begin == pytest.approx(0.1 * 18 / 12, rel=0.1)
+    assert memory["clock"][0, CLOCK_CORES] == 0
+
+
+def test_a_clock_shows_work_and_not_how_long_it_waited_for_its_part():
+    memory = slab(2)
+    memory["clock"][1, CLOCK_WISH] = 1_000_000  # somebody else is at work there all the time
+    share = Sharing(turns=True, capacity=1.0, members=(0, 1))
+    clock = pace(cue(0.2, share=share, speed=2.0), memory)
+    clock.call(1)
+    assert clock.spent_ns() == 100_000_000  # of ours; it took twice that
+    assert clock.spent_ns() == 0
+
+
+def test_ranks_that_one_process_plays_are_on_clocks_of_their_own():
+    memory = slab(2)
+    loads = tuple(
+        Load(index=rank, row=rank, medians=(0.0, seconds), sigma=0.0, place=(0, rank), calls=2)
+        for rank, seconds in enumerate((0.01, 0.02))
+    )
+    clock = pace(Cue(loads=loads, meetings=1), memory)
+    clock.update()
+    assert clock.spent_ns() == 20_000_000
+    assert memory["work"][1, WORK_NS] == 40_000_000
+    assert memory["work"][1, WORK_COUNT] == memory["clock"][1, CLOCK_FIRINGS] == 1
+
+
+def test_a_new_process_takes_its_time_to_be_born():
+    begin = time.monotonic()
+    pace(cue(birth_s=0.4, speed=4.0), slab(1)).birth()
+    assert time.monotonic() - begin == pytest.approx(0.1, rel=0.3)
