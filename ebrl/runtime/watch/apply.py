@@ -24,6 +24,7 @@ from ebrl.runtime.boot import Boot
 from ebrl.runtime.playing import Playing
 from ebrl.runtime.posts import Phase, Post
 from ebrl.runtime.quota.cores import Cores
+from ebrl.runtime.quota.devices import Devices
 from ebrl.runtime.quota.protocol import Quota
 from ebrl.runtime.slab import Slab
 from ebrl.runtime.supervise import Supervisor
@@ -37,6 +38,7 @@ class Host(Protocol):
     slab: Slab
     supervisor: Supervisor
     playing: Playing
+    devices: Devices
 
     def boots(self, plan: Plan) -> tuple[Boot, ...]: ...
     def ring_all(self) -> None: ...
@@ -97,6 +99,7 @@ class _Lane:
             forget(host.slab, post.boot)
         if "train" in self._roles:
             host.clear_meeting()
+        host.devices.take(self._plan)
         boots = [boot for boot in host.boots(self._plan) if boot.role in self._roles]
         boots.sort(key=lambda boot: boot.role == "simulate")  # a policy takes longer to be born
         for boot in boots:  # rows may have another owner now: nobody finds an old order

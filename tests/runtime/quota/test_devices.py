@@ -168,40 +168,71 @@ echo "$@ $(test "$1" = -d || cat) $CUDA_VISIBLE_DEVICES" >> "$EBRL_TEST_NOTES/co
 """
 
 
-def test_a_run_starts_its_workers_as_clients_and_ends_the_program(tmp_path: Path) -> None:
-    (tmp_path / "pynvml.py").write_text(NVML)
-    program = tmp_path / "nvidia-cuda-mps-control"
+def played(folder: Path, module: str, *arguments: str) -> dict[str, Any]:
+    """`python -m module`, which finds the two programs in `folder`; the JSON it ends with."""
+    (folder / "pynvml.py").write_text(NVML)
+    program = folder / "nvidia-cuda-mps-control"
     program.write_text(CONTROL)
     program.chmod(0o755)
-    path = tmp_path / "plan.json"
-    path.write_bytes(encode(on_devices(generate=(0, 33), train=(0, 99))))
-    search = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    search = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ebrl.cli.main", "execute", str(path)),
-            *("--steps", "2000", "--logdir", str(tmp_path / "run"), "--json"),
-        ],
+        [sys.executable, "-m", module, *arguments],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(search),
-            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
             "CUDA_VISIBLE_DEVICES": "3,4",
-            "EBRL_TEST_NOTES": str(tmp_path),
+            "EBRL_TEST_NOTES": str(folder),
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["env_steps"] >= 2000
-    told = {
-        kind: json.loads((tmp_path / f"{kind}.json").read_text()) for kind in ("generate", "train")
-    }
-    assert told["generate"]["device"] == told["train"]["device"] == "cuda:0"
-    assert told["generate"]["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
-    assert told["train"]["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "75"
-    assert all("CUDA_VISIBLE_DEVICES" not in each for each in told.values())
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def noted(folder: Path, kind: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text())
+    return told
+
+
+def test_a_run_starts_its_workers_as_clients_and_ends_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(encode(on_devices(generate=(0, 33), train=(0, 99))))
+    run = ("execute", str(path), "--steps", "2000", "--logdir", str(tmp_path / "run"), "--json")
+    assert played(tmp_path, "ebrl.cli.main", *run)["env_steps"] >= 2000
+    for kind, percent in (("generate", "25"), ("train", "75")):
+        told = noted(tmp_path, kind)
+        assert told["device"] == "cuda:0"
+        assert told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == percent
+        assert "CUDA_VISIBLE_DEVICES" not in told
     first, last = (tmp_path / "control").read_text().splitlines()
     assert first.split() == ["-d", "3"]
     assert last.split() == ["quit", "-t", "5", "3"]
+
+
+def test_workers_that_get_other_quotas_while_they_train_are_started_with_them(
+    tmp_path: Path,
+) -> None:
+    plans = (
+        on_devices(generate=(0, 33), train=(0, 99)),
+        on_devices(generate=(0, 66), train=(0, 66)),
+    )
+    paths = []
+    for index, plan in enumerate(plans):
+        paths.append(tmp_path / f"{index}.json")
+        paths[-1].write_bytes(encode(plan))
+    answer = played(
+        tmp_path, "tests.runtime.watch.switching", str(tmp_path / "run"), *map(str, paths)
+    )
+    assert "with 66 SMs" in answer["told"][0]["switch"]
+    for kind in ("generate", "train"):
+        assert noted(tmp_path, kind)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+    ledger = answer["summary"]["ledger"]
+    assert ledger["produced"] == (
+        ledger["trained"] + sum(ledger["discarded"].values()) + ledger["in_flight"]
+    )
+    assert answer["summary"]["restarts"] == 0
