@@ -12,7 +12,7 @@ import pytest
 from ebrl.errors import RunError
 from ebrl.runtime.ledger import read as read_ledger
 from ebrl.runtime.seats import Rules
-from ebrl.runtime.segments import ABSENT, FREE
+from ebrl.runtime.segments import ABSENT, FREE, READY
 from tests.runtime.support import Countdown
 from tests.runtime.test_simulate import Bench
 
@@ -115,14 +115,17 @@ def test_several_that_failed_are_built_one_by_one_and_the_rest_steps_half_of_the
         time.sleep(build_s)
         return Countdown(900)
 
-    bodies = [Fails(900, step=2, error=RuntimeError("x")) for _ in range(3)] + [Countdown(900)]
+    healthy = Fails(900, error=RuntimeError("never"))  # counts its steps down from nought
+    bodies = [Fails(900, step=2, error=RuntimeError("x")) for _ in range(3)] + [healthy]
     one = bench(bodies, [make] * 4, batch=4096)
     one.go(1)
-    at = [body_of(one, 3).at]
+    at = [-healthy.left["step"]]
     while len(built) < 3:
         one.go(1)
+        full = np.flatnonzero(one.slab["segment/state"] == READY)
+        one.segments.discard(full, "interrupted")  # else there is soon none to be filled
         if len(at) <= len(built):
-            at.append(body_of(one, 3).at)
+            at.append(-healthy.left["step"])
     one.go(1)
     gaps = [after - before for before, after in itertools.pairwise(built)]
     assert all(gap >= 1.9 * build_s for gap in gaps)
