@@ -69,7 +69,10 @@ class Tape:
                 rank.node, f"{self._learner} {rank.index}", "reduce and publish",
                 self._since, now - self._since, {"version": learner.version},
             )  # fmt: skip
-        self.trace.mark("cluster", "", "version", now, {"version": learner.version})
+        self.trace.mark(
+            "cluster", "", "version", now,
+            {"version": learner.version, "trained": learner.trained},
+        )  # fmt: skip
         self._ready(learner, now)
 
     def _ready(self, learner: Learner, now: float) -> None:

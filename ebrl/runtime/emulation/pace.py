@@ -85,7 +85,7 @@ class Pace:
         medians = job.load.medians
         most = len(medians) - 1
         median = medians[min(size, most)] * max(1.0, size / most)
-        seconds = median * job.factor() * self._trouble(job)
+        seconds = median * job.factor(self._straggle(job)) * self._trouble(job)
         self._work_s += seconds
         seconds *= self._enter() / self._cue.speed
         if job.load.share is None:
@@ -100,7 +100,11 @@ class Pace:
         meetings = self._cue.meetings
         alone = [job for job in self._jobs if job.load.share is None]
         late = {job: self._trouble(job) for job in self._jobs}
-        parts = {job: [job.part(meetings) * late[job] for _ in range(meetings)] for job in late}
+        slow = {job: self._straggle(job) for job in self._jobs}
+        parts = {
+            job: [job.part(meetings, slow[job]) * late[job] for _ in range(meetings)]
+            for job in late
+        }
         seconds = sum(max((parts[job][n] for job in alone), default=0.0) for n in range(meetings))
         sharing = {
             job: sum(parts[job]) / self._cue.speed
@@ -168,13 +172,22 @@ class Pace:
             elif each.kind == "drift":
                 factor *= 1.0 + (each.factor - 1.0) * each.grown(now)
             elif each.kind == "straggle":
-                if now >= each.at_s and job.chance() < each.chance:
-                    factor *= each.factor
+                continue  # call by call, of which an update may have many
             elif now >= each.at_s:
                 self._late.remove(each)
                 if self._born <= each.at_s:  # not again in the worker that took its place
                     os.kill(os.getpid(), signal.SIGKILL if each.kind == "crash" else signal.SIGSTOP)
         return factor
+
+    def _straggle(self, job: _Job) -> list[Injection]:
+        """What may befall each of its calls by now."""
+        return [
+            each
+            for each in self._late
+            if each.kind == "straggle"
+            and each.index in (None, job.load.index)
+            and (each.at_s == 0.0 or self.now() >= each.at_s)
+        ]
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -228,21 +241,25 @@ class _Job:
         self._at = 0
         self.end()  # whoever had this row before may have died at work
 
-    def part(self, meetings: int) -> float:
+    def part(self, meetings: int, slow: Sequence[Injection] = ()) -> float:
         """Seconds from one meeting to the next, drawn anew."""
         calls = self.load.calls / meetings
-        factors = [self.factor() for _ in range(max(1, math.ceil(calls)))]
+        factors = [self.factor(slow) for _ in range(max(1, math.ceil(calls)))]
         return calls * self.load.medians[-1] * sum(factors) / len(factors)
 
-    def factor(self) -> float:
-        """Log-normal, on a median time; drawn in blocks."""
+    def factor(self, slow: Sequence[Injection] = ()) -> float:
+        """Of one call, on its median time: log-normal, drawn in blocks; `slow`: if it straggles."""
+        factor = 1.0
+        for each in slow:
+            if self.chance() < each.chance:
+                factor *= each.factor
         if not self.load.sigma:
-            return 1.0
+            return factor
         if self._at == len(self._block):
             self._block = np.exp(self.load.sigma * self._generator.standard_normal(BLOCK))
             self._at = 0
         self._at += 1
-        return float(self._block[self._at - 1])
+        return factor * float(self._block[self._at - 1])
 
     def chance(self) -> float:
         return float(self._generator.random())

@@ -107,8 +107,18 @@ def test_drift_grows_from_its_moment_on():
 def test_stragglers_come_as_often_as_asked():
     late = Injection(kind="straggle", stage="simulate", factor=20.0, chance=0.1)
     clock = pace(cue(injections=(late,)), slab(1))
-    slow = sum(clock._trouble(clock._jobs[0]) > 1 for _ in range(2000))
+    job = clock._jobs[0]
+    slow = sum(job.factor(clock._straggle(job)) > 1 for _ in range(2000))
     assert 140 < slow < 260
+
+
+def test_of_an_update_s_calls_each_may_straggle():
+    late = Injection(kind="straggle", stage="simulate", factor=20.0, chance=0.1)
+    load = Load(index=0, row=0, medians=(0.0, 0.1), sigma=0.0, place=(0, 0), calls=2000)
+    clock = pace(Cue(loads=(load,), injections=(late,)), slab(1))
+    job = clock._jobs[0]
+    mean = job.part(1, clock._straggle(job)) / job.part(1)
+    assert mean == pytest.approx(1 + 0.1 * 19, rel=0.3)
 
 
 def test_a_rank_that_shares_its_device_holds_up_the_others_by_as_much():
